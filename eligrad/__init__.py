@@ -1,0 +1,1 @@
+"""Deep reinforcement learning with gradient eligibility traces."""

@@ -1,0 +1,113 @@
+"""The environment protocol: pure functions of a key, a state and numeric parameters.
+
+An environment of your own needs two spaces and two methods::
+
+    class Corridor(Environment):
+        name = "Corridor"
+        observation_space = Box(0.0, 1.0, (1,))
+        action_space = Discrete(2)
+
+        def reset(self, key, params): ...              # -> state, observation
+        def step(self, key, state, action, params): ...  # -> Step
+
+`step` describes one transition and nothing else: it never starts the next episode. That is
+`step_autoreset`'s work, which keeps the real final observation, so that a truncated episode can
+be bootstrapped from the state in which it really ended.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
+
+from eligrad.envs.spaces import Space
+
+State = TypeVar("State")
+
+
+class Step(NamedTuple):
+    """One transition, as the environment's own `step` reports it."""
+
+    state: Any
+    observation: Shaped[Array, "..."]
+    """The observation that the action led to, also when the episode ended there."""
+    reward: Float[Array, ""]
+    terminated: Bool[Array, ""]
+    """The episode ended by the task's own rules: nothing of value follows."""
+    truncated: Bool[Array, ""]
+    """The episode was cut off from outside: value follows, but will not be seen."""
+
+
+class Transition(NamedTuple):
+    """One transition of a stream of episodes: where it led, and where the agent acts next."""
+
+    state: Any
+    observation: Shaped[Array, "..."]
+    """What to act on next: after an end, the first observation of the next episode."""
+    reward: Float[Array, ""]
+    terminated: Bool[Array, ""]
+    truncated: Bool[Array, ""]
+    next_observation: Shaped[Array, "..."]
+    """The observation that the action led to: bootstrap from this one."""
+
+
+class Environment(Generic[State]):
+    """Base of all JAX environments; instances are static, everything numeric is in `params`."""
+
+    name: str
+    observation_space: Space
+    action_space: Space
+
+    def default_params(self) -> Any:
+        """The numbers of the environment: a pytree whose leaves can be vmapped over."""
+        return ()
+
+    def reset(self, key: PRNGKeyArray, params: Any) -> tuple[State, Shaped[Array, "..."]]:
+        """Begins an episode: its first state and observation."""
+        raise NotImplementedError(f"{type(self).__name__} must define reset(key, params)")
+
+    def step(self, key: PRNGKeyArray, state: State, action: Array, params: Any) -> Step:
+        """Takes `action` in `state`. Must not begin a new episode."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must define step(key, state, action, params)"
+        )
+
+    def restart(
+        self, key: PRNGKeyArray, state: State, params: Any
+    ) -> tuple[State, Shaped[Array, "..."]]:
+        """Begins the episode after the one that ended in `state`.
+
+        The same as `reset`, unless something of the old state survives an episode's end.
+        """
+        del state
+        return self.reset(key, params)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+def select(condition: Bool[Array, ""], on_true: PyTree, on_false: PyTree) -> PyTree:
+    """One of two equal-shaped pytrees, by a traced scalar."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), on_true, on_false)
+
+
+def step_autoreset(
+    env: Environment, key: PRNGKeyArray, state: Any, action: Array, params: Any
+) -> Transition:
+    """Takes one step and, where it ended the episode, begins the next one."""
+    step_key, restart_key = jax.random.split(key)
+    stepped = env.step(step_key, state, action, params)
+    ended = stepped.terminated | stepped.truncated
+    fresh = env.restart(restart_key, stepped.state, params)
+    state, observation = select(ended, fresh, (stepped.state, stepped.observation))
+    return Transition(
+        state=state,
+        observation=observation,
+        reward=stepped.reward,
+        terminated=stepped.terminated,
+        truncated=stepped.truncated,
+        next_observation=stepped.observation,
+    )

@@ -1,0 +1,75 @@
+"""What observations and actions look like: a box of numbers, or one of n choices."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Discrete:
+    """The integers 0 … n - 1."""
+
+    n: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """A choice is a scalar."""
+        return ()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Choices are 32-bit integers."""
+        return np.dtype(np.int32)
+
+    def contains(self, value: Any) -> bool:
+        """Whether `value` is one of the choices (an integer scalar within range)."""
+        array = np.asarray(value)
+        return (
+            array.shape == ()
+            and np.issubdtype(array.dtype, np.integer)
+            and bool(0 <= array < self.n)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Box:
+    """Arrays of one shape and dtype whose entries lie in [low, high]; the bounds may be arrays."""
+
+    low: Any
+    high: Any
+    shape: tuple[int, ...]
+    dtype: Any = np.float32
+
+    def __post_init__(self) -> None:
+        for bound in ("low", "high"):
+            shape = np.shape(getattr(self, bound))
+            if shape not in ((), tuple(self.shape)):
+                raise ValueError(
+                    f"Box {bound} has shape {shape}; a scalar or {tuple(self.shape)} is accepted"
+                )
+
+    def contains(self, value: Any) -> bool:
+        """Whether `value` has this shape and dtype and lies within the bounds."""
+        array = np.asarray(value)
+        return (
+            array.shape == tuple(self.shape)
+            and array.dtype == np.dtype(self.dtype)
+            and bool(np.all(array >= self.low) and np.all(array <= self.high))
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Box)
+            and tuple(self.shape) == tuple(other.shape)
+            and np.dtype(self.dtype) == np.dtype(other.dtype)
+            and bool(np.all(self.low == other.low) and np.all(self.high == other.high))
+        )
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.shape), np.dtype(self.dtype)))
+
+
+Space = Discrete | Box
