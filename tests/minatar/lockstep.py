@@ -154,7 +154,7 @@ def random_policy(env: Any, rng: np.random.Generator) -> int:
 
 
 def lookahead_policy(depth: int = 6, rollouts: int = 4) -> Policy:
-    """Survives: tries each action, goes on at random, keeps the one that lives longest and earns most."""
+    """Survives: tries each action, goes on at random, keeps what lives longest and earns most."""
 
     def policy(env: Any, rng: np.random.Generator) -> int:
         actions = env.minimal_action_set()
