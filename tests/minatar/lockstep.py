@@ -72,6 +72,10 @@ class ScriptedRandom:
         values = [low + self._draw(high - low, caller, False) for _ in range(size or 1)]
         return values[0] if size is None else np.array(values)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> ScriptedRandom:
+        """Itself: whoever copies a game gives the copy dice of its own."""
+        return self
+
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"the original called RandomState.{name}, which is not scripted")
 
