@@ -1,0 +1,66 @@
+"""Environments around environments."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Int32, PRNGKeyArray, Shaped
+
+from eligrad.envs.core import Environment, Step
+
+
+class TimeLimitState(NamedTuple):
+    """The inner environment's state, and how long the episode has lasted."""
+
+    inner: Any
+    steps: Int32[Array, ""]
+
+
+class TimeLimit(Environment[TimeLimitState]):
+    """Cuts every episode off after `max_steps` steps.
+
+    The cut is a truncation and never a termination: value still follows the final observation.
+    Where the last step allowed is also one that ends the task, both flags are true, and as always
+    `terminated` decides that nothing of value follows.
+    """
+
+    def __init__(self, env: Environment, max_steps: int) -> None:
+        if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1:
+            raise ValueError(f"max_steps is {max_steps!r}; an integer of at least 1 is accepted")
+        self.env = env
+        self.max_steps = max_steps
+        self.name = env.name
+        self.observation_space = env.observation_space
+        self.action_space = env.action_space
+
+    def default_params(self) -> Any:
+        """Those of the inner environment."""
+        return self.env.default_params()
+
+    def reset(self, key: PRNGKeyArray, params: Any) -> tuple[TimeLimitState, Shaped[Array, "..."]]:
+        """Begins an episode and its clock."""
+        return _wound_up(self.env.reset(key, params))
+
+    def restart(
+        self, key: PRNGKeyArray, state: TimeLimitState, params: Any
+    ) -> tuple[TimeLimitState, Shaped[Array, "..."]]:
+        """Begins the next episode as the inner environment does, and its clock."""
+        return _wound_up(self.env.restart(key, state.inner, params))
+
+    def step(self, key: PRNGKeyArray, state: TimeLimitState, action: Array, params: Any) -> Step:
+        """One step of the inner environment; truncated where it was the last one allowed."""
+        stepped = self.env.step(key, state.inner, action, params)
+        steps = state.steps + 1
+        return stepped._replace(
+            state=TimeLimitState(stepped.state, steps),
+            truncated=stepped.truncated | (steps >= self.max_steps),
+        )
+
+    def __repr__(self) -> str:
+        return f"TimeLimit({self.env!r}, max_steps={self.max_steps})"
+
+
+def _wound_up(begun: tuple[Any, Array]) -> tuple[TimeLimitState, Array]:
+    inner, observation = begun
+    return TimeLimitState(inner, jnp.zeros((), jnp.int32)), observation
