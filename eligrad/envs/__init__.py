@@ -1,0 +1,23 @@
+"""Environments: one protocol for JAX, one for the host, and `make` for both."""
+
+from eligrad.envs.check import check_env
+from eligrad.envs.core import Environment, Step, Transition, step_autoreset
+from eligrad.envs.host import HostCopies, HostEnvironment, HostTransition
+from eligrad.envs.registry import list_envs, make, register
+from eligrad.envs.spaces import Box, Discrete
+
+__all__ = [
+    "Box",
+    "Discrete",
+    "Environment",
+    "HostCopies",
+    "HostEnvironment",
+    "HostTransition",
+    "Step",
+    "Transition",
+    "check_env",
+    "list_envs",
+    "make",
+    "register",
+    "step_autoreset",
+]

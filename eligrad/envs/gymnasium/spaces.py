@@ -1,0 +1,84 @@
+"""Gymnasium's spaces as ours, and actions on their way back."""
+
+from __future__ import annotations
+
+import gymnasium
+import jax
+import numpy as np
+from jaxtyping import Shaped
+
+from eligrad.envs.spaces import Box, Discrete, Space
+
+
+def convert_observation_space(space: gymnasium.Space, name: str) -> Box:
+    """An observation space as a `Box`, or an error that names the wrapper which makes it one."""
+    if isinstance(space, gymnasium.spaces.Box):
+        return _convert_box(space)
+    raise ValueError(
+        f"{name} has observations of {space}; only arrays (Box) are accepted. Pass a function that "
+        "returns the environment wrapped in gymnasium.wrappers.FlattenObservation: "
+        "GymnasiumEnvironment(lambda: FlattenObservation(...))"
+    )
+
+
+def convert_action_space(space: gymnasium.Space, name: str) -> Space:
+    """An action space as a `Box` or as a `Discrete` that counts from 0."""
+    if isinstance(space, gymnasium.spaces.Box):
+        return _convert_box(space)
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return Discrete(int(space.n))
+    raise ValueError(f"{name} has actions of {space}; only Discrete and Box are accepted")
+
+
+def _convert_box(space: gymnasium.spaces.Box) -> Box:
+    return Box(space.low, space.high, space.shape, space.dtype)
+
+
+class ActionGate:
+    """Lets through the actions of all copies at once, checked and as the simulator wants them."""
+
+    def __init__(self, space: gymnasium.Space, num_copies: int, name: str) -> None:
+        self._space = convert_action_space(space, name)
+        self._shape = (num_copies, *self._space.shape)
+        self._name = name
+        self._start = int(getattr(space, "start", 0))
+        if isinstance(self._space, Discrete):
+            self._kinds = "iu"
+            self._low, self._high = 0, self._space.n - 1
+        else:
+            self._kinds = "f"
+            self._low, self._high = (
+                np.broadcast_to(bound, self._shape).copy()
+                for bound in (self._space.low, self._space.high)
+            )
+
+    def __call__(self, actions: Shaped[np.ndarray | jax.Array, "..."]) -> np.ndarray:
+        """The checked actions; those of a `Discrete` space that starts elsewhere are shifted."""
+        array = np.asarray(actions)
+        if array.dtype.kind not in self._kinds:
+            wanted = "integers" if self._kinds == "iu" else "floats"
+            raise TypeError(
+                f"actions of dtype {array.dtype} for {self._name}, which takes {wanted}: "
+                f"{self._accepted}"
+            )
+        if array.shape != self._shape:
+            raise ValueError(
+                f"actions of shape {array.shape} for {self._name}; expected {self._shape}: "
+                f"one action of shape {self._space.shape} for each copy"
+            )
+        inside = (array >= self._low) & (array <= self._high)  # false where not a number
+        if np.count_nonzero(inside) != inside.size:
+            copy = int(np.argmin(inside.reshape(len(array), -1).all(axis=1)))
+            raise ValueError(
+                f"action {array[copy]} of copy {copy} is out of range for {self._name}; "
+                f"accepted: {self._accepted}"
+            )
+        if self._kinds == "f":
+            return array.astype(self._space.dtype, copy=False)
+        return array.astype(np.int64) + self._start if self._start else array
+
+    @property
+    def _accepted(self) -> str:
+        if isinstance(self._space, Discrete):
+            return f"0 … {self._space.n - 1}"
+        return f"{self._space.low} … {self._space.high}"

@@ -1,0 +1,97 @@
+"""Environments that run on the host, outside JAX: what the engines may expect of them.
+
+A `HostEnvironment` is a recipe: it knows its spaces and opens any number of copies, which are
+then stepped together::
+
+    with env.open(4, workers="threads") as copies:
+        observation = copies.reset(seeds=[0, 1, 2, 3])
+        transition = copies.step(actions)
+
+The meaning of every field is that of `eligrad.envs.core.Transition`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float64, Shaped
+
+from eligrad.envs.spaces import Space
+
+Workers = Literal["loop", "threads", "processes"]
+
+
+class HostTransition(NamedTuple):
+    """One transition of each copy. The arrays are never written again: JAX may share them."""
+
+    observation: Shaped[np.ndarray, "copies ..."]
+    """What to act on next: after an end, the first observation of the next episode."""
+    reward: Float64[np.ndarray, "copies"]
+    terminated: Bool[np.ndarray, "copies"]
+    truncated: Bool[np.ndarray, "copies"]
+    next_observation: Shaped[np.ndarray, "copies ..."]
+    """The observation that the action led to: bootstrap from this one."""
+
+
+class HostCopies(ABC):
+    """Copies of one environment, stepped together; each begins its next episode by itself."""
+
+    num_copies: int
+
+    @abstractmethod
+    def reset(self, seeds: Sequence[int]) -> Shaped[np.ndarray, "copies ..."]:
+        """Begins a first episode in each copy, seeded by that copy's own integer."""
+
+    @abstractmethod
+    def step(self, actions: Shaped[np.ndarray | jax.Array, "..."]) -> HostTransition:
+        """Takes one action in each copy; where an episode ended, the next one is begun."""
+
+    @abstractmethod
+    def snapshot(self) -> list[bytes] | None:
+        """The whole state of each copy, or None where the simulator cannot give it.
+
+        The bytes are pickles: restore only those that come from someone you trust.
+        """
+
+    @abstractmethod
+    def restore(self, snapshots: Sequence[bytes]) -> None:
+        """Continues where `snapshot` was taken, bit for bit; no `reset` is needed before."""
+
+    @abstractmethod
+    def render(self) -> list[Any]:
+        """One frame of each copy (make the environment with `render_mode="rgb_array"`)."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Frees windows, threads and processes; may be called twice."""
+
+    def __enter__(self) -> HostCopies:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class HostEnvironment(ABC):
+    """The recipe of an environment outside JAX."""
+
+    name: str
+    observation_space: Space
+    action_space: Space
+
+    @abstractmethod
+    def open(self, num_copies: int, workers: Workers = "loop") -> HostCopies:
+        """Opens `num_copies` of the environment, stepped in a loop, in threads or in processes."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"

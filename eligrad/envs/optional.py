@@ -1,0 +1,26 @@
+"""Packages that are not installed with eligrad unless asked for."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+
+def missing_package(package: str, extra: str, purpose: str) -> ImportError:
+    """The error for a package that `purpose` needs, with the command that installs it."""
+    return ImportError(
+        f"{purpose} needs the package {package!r}, which is not installed: "
+        f"pip install 'eligrad[{extra}]'",
+        name=package,
+    )
+
+
+def import_optional(module: str, *, extra: str, purpose: str) -> ModuleType:
+    """Imports `module`, or says which extra of eligrad brings it."""
+    package = module.partition(".")[0]
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.partition(".")[0] != package:
+            raise  # the package is there; something that it needs itself is not
+        raise missing_package(package, extra, purpose) from error

@@ -1,0 +1,122 @@
+"""Environments by name.
+
+- `"MinAtar/Breakout-v1"`, and whatever was registered here: JAX environments of eligrad or yours;
+- `"gymnax/CartPole-v1"`, `"brax/ant"`: JAX environments of others;
+- `"HalfCheetah-v5"`, `"ALE/Pong-v5"`, `"my_package:MyEnv-v0"`: any other id goes to Gymnasium, and
+  so does `"gymnasium/MinAtar/Breakout-v1"`, where a name of ours would come first.
+
+What a name needs is imported when it is made.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from eligrad.envs.core import Environment
+from eligrad.envs.host import HostEnvironment
+from eligrad.envs.names import UnknownName, did_you_mean
+from eligrad.envs.optional import import_optional
+from eligrad.envs.probes import PROBES
+from eligrad.envs.wrappers import TimeLimit
+
+EntryPoint = str | Callable[..., Environment | HostEnvironment]
+
+_registered: dict[str, EntryPoint] = {
+    "MinAtar/Asterix-v1": "eligrad.envs.minatar.asterix:Asterix",
+    "MinAtar/Breakout-v1": "eligrad.envs.minatar.breakout:Breakout",
+    "MinAtar/Freeway-v1": "eligrad.envs.minatar.freeway:Freeway",
+    "MinAtar/Seaquest-v1": "eligrad.envs.minatar.seaquest:Seaquest",
+    "MinAtar/SpaceInvaders-v1": "eligrad.envs.minatar.space_invaders:SpaceInvaders",
+    **PROBES,
+}
+
+_own_suites = {name.partition("/")[0] for name in _registered}
+
+# Each takes the rest of the name as its first argument.
+_adapters: dict[str, str] = {
+    "gymnax": "eligrad.envs.gymnax:GymnaxEnvironment",
+    "brax": "eligrad.envs.brax:make_brax",
+    "gymnasium": "eligrad.envs.gymnasium:GymnasiumEnvironment",
+}
+
+
+def make(
+    name: str, *, max_episode_steps: int | None = None, **options: Any
+) -> Environment | HostEnvironment:
+    """Makes the environment of that name; `options` go to its class or function.
+
+    A JAX environment comes back as an `Environment`, one of Gymnasium's as a `HostEnvironment`.
+    Episodes are truncated after `max_episode_steps`, if given; else as the suite itself does it.
+    """
+    timed = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
+    suite, _, rest = name.partition("/")
+    if name in _registered:
+        return _limited(_made(name, _registered[name], **options), max_episode_steps)
+    if suite == "gymnax":
+        return _limited(_made(name, _adapters[suite], rest, **options), max_episode_steps)
+    if suite in _adapters:
+        return _made(name, _adapters[suite], rest, **timed, **options)
+    if suite in _own_suites:
+        raise UnknownName("environment", name, _registered)
+    purpose = f"{name!r}, which is none of eligrad's own{did_you_mean(name, _registered)},"
+    import_optional("gymnasium", extra="gymnasium", purpose=purpose)
+    try:
+        return _made(name, _adapters["gymnasium"], name, **timed, **options)
+    except UnknownName as error:
+        raise UnknownName("environment", name, error.known | _registered.keys()) from None
+
+
+def register(name: str, entry_point: EntryPoint) -> None:
+    """Gives a name to an environment of your own.
+
+    `entry_point` is a class or function that returns an `Environment` (or a `HostEnvironment`, for
+    instance `lambda: GymnasiumEnvironment(MyEnv)`), or a string `"package.module:Class"`, which is
+    imported when the environment is first made.
+    """
+    if name in _registered:
+        raise ValueError(f"the name {name!r} is taken by {_registered[name]!r}")
+    if name.partition("/")[0] in _adapters:
+        raise ValueError(f"the name {name!r} begins like those of another suite: {list(_adapters)}")
+    if not callable(entry_point) and entry_point.count(":") != 1:
+        raise ValueError(
+            f"entry_point is {entry_point!r}; a class, a function or 'package.module:Class' is "
+            "accepted"
+        )
+    _registered[name] = entry_point
+
+
+def list_envs() -> list[str]:
+    """The registered names, in alphabetical order; `make` also knows those of other suites."""
+    return sorted(_registered)
+
+
+def _made(
+    name: str, entry_point: EntryPoint, *arguments: Any, **options: Any
+) -> Environment | HostEnvironment:
+    if isinstance(entry_point, str):
+        module, _, attribute = entry_point.partition(":")
+        build = getattr(importlib.import_module(module), attribute)
+    else:
+        build = entry_point
+    env = build(*arguments, **options)
+    if not isinstance(env, Environment | HostEnvironment):
+        raise TypeError(
+            f"{name!r} made {env!r}; an eligrad.envs.Environment is accepted. For a Gymnasium "
+            "class register a function that returns GymnasiumEnvironment(YourClass)"
+        )
+    return env
+
+
+def _limited(
+    env: Environment | HostEnvironment, max_episode_steps: int | None
+) -> Environment | HostEnvironment:
+    if max_episode_steps is None:
+        return env
+    if isinstance(env, HostEnvironment):
+        raise ValueError(
+            f"max_episode_steps is {max_episode_steps}, but {env.name!r} was registered "
+            "ready-made: GymnasiumEnvironment(YourClass, max_episode_steps=...) takes it"
+        )
+    return TimeLimit(env, max_episode_steps)

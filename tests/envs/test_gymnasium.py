@@ -1,0 +1,309 @@
+"""The Gymnasium adapter: ids, spaces, ends of episodes, workers and errors."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.wrappers import Autoreset, FlattenObservation, TimeLimit
+
+from eligrad.envs import HostTransition, make
+from eligrad.envs import spaces as ours
+from eligrad.envs.gymnasium import GymnasiumEnvironment
+from tests.envs.tiny import Counter, Faulty
+
+WORKERS = ["loop", "threads", "processes"]
+
+
+def play(copies, seeds, actions) -> tuple[np.ndarray, list[HostTransition]]:
+    first = copies.reset(seeds)
+    return first, [copies.step(action) for action in actions]
+
+
+def assert_equal_transitions(left: list[HostTransition], right: list[HostTransition]) -> None:
+    for t, (a, b) in enumerate(zip(left, right, strict=True)):
+        for field in HostTransition._fields:
+            np.testing.assert_array_equal(getattr(a, field), getattr(b, field), f"{field} at {t}")
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_every_field_of_terminated_episodes(workers):
+    with GymnasiumEnvironment(Counter).open(2, workers) as copies:
+        first, steps = play(copies, [5, 6], [np.array([0, 1])] * 6)
+    np.testing.assert_array_equal(first, [[0, 0, 5], [0, 0, 6]])
+    terminated = [False, True, False, False, True, False]
+    reached = [(0, 1), (0, 2), (1, 1), (1, 2), (1, 3), (2, 1)]
+    following = [(0, 1), (1, 0), (1, 1), (1, 2), (2, 0), (2, 1)]
+    for t, step in enumerate(steps):
+        np.testing.assert_array_equal(step.terminated, [terminated[t]] * 2)
+        np.testing.assert_array_equal(step.truncated, [False] * 2)
+        np.testing.assert_array_equal(step.next_observation, [(*reached[t], s) for s in (5, 6)])
+        np.testing.assert_array_equal(step.observation, [(*following[t], s) for s in (5, 6)])
+        np.testing.assert_array_equal(step.reward, 10.0 * reached[t][1] + np.array([0.0, 1.0]))
+
+
+@pytest.mark.parametrize("workers", ["loop", "threads"])
+def test_a_truncated_episode_of_three_steps(workers):
+    env = GymnasiumEnvironment(Counter, length=100, max_episode_steps=3)
+    with env.open(3, workers) as copies:
+        _, steps = play(copies, range(3), [np.zeros(3, int)] * 7)
+    for t, step in enumerate(steps):
+        cut = t % 3 == 2
+        np.testing.assert_array_equal(step.truncated, [cut] * 3)
+        np.testing.assert_array_equal(step.terminated, [False] * 3)
+        np.testing.assert_array_equal(step.next_observation[:, :2], [(t // 3, t % 3 + 1)] * 3)
+        np.testing.assert_array_equal(
+            step.observation[:, :2], [(t // 3 + 1, 0) if cut else (t // 3, t % 3 + 1)] * 3
+        )
+
+
+def test_an_end_at_the_time_limit_is_both():
+    with GymnasiumEnvironment(Counter, length=2, max_episode_steps=2).open(1) as copies:
+        _, steps = play(copies, [0], [np.zeros(1, int)] * 4)
+    assert [bool(s.terminated[0]) for s in steps] == [False, True, False, False]
+    assert [bool(s.truncated[0]) for s in steps] == [False, True, False, True]
+
+
+def reference_stream(env_id: str, seed: int, actions) -> list[HostTransition]:
+    """The plain Gymnasium loop, wrappers and all."""
+    env = gymnasium.make(gymnasium.spec(env_id))
+    env.reset(seed=seed)
+    stream = []
+    for action in actions:
+        reached, reward, terminated, truncated, _ = env.step(action)
+        following = env.reset()[0] if terminated or truncated else reached
+        stream.append(HostTransition(following, np.float64(reward), terminated, truncated, reached))
+    env.close()
+    return stream
+
+
+@pytest.mark.parametrize(
+    ("env_id", "workers"),
+    [
+        ("CartPole-v1", "loop"),
+        ("CartPole-v1", "threads"),
+        ("HalfCheetah-v5", "loop"),
+        ("HalfCheetah-v5", "threads"),
+        ("HalfCheetah-v5", "processes"),
+        ("Hopper-v4", "loop"),
+        ("Ant-v5", "loop"),
+    ],
+)
+def test_same_transitions_as_gymnasium_itself(env_id, workers):
+    env = make(env_id)
+    rng = np.random.default_rng(0)
+    if isinstance(env.action_space, ours.Discrete):
+        actions = rng.integers(0, env.action_space.n, (70, 3))
+    else:
+        actions = rng.uniform(-1, 1, (70, 3, *env.action_space.shape)).astype(np.float32)
+    with env.open(3, workers) as copies:
+        _, steps = play(copies, [3, 4, 5], actions)
+    for copy in range(3):
+        mine = [HostTransition(*(field[copy] for field in step)) for step in steps]
+        assert_equal_transitions(mine, reference_stream(env_id, 3 + copy, actions[:, copy]))
+
+
+def test_registered_time_limits_hold_and_can_be_replaced():
+    assert make("HalfCheetah-v5").max_episode_steps == 1000
+    with make("Pendulum-v1", max_episode_steps=4).open(1) as copies:
+        _, steps = play(copies, [0], [np.zeros((1, 1), np.float32)] * 8)
+    assert [bool(s.truncated[0]) for s in steps] == [False, False, False, True] * 2
+
+
+def test_transitions_are_not_overwritten_later():
+    with GymnasiumEnvironment(Counter).open(2) as copies:
+        first, steps = play(copies, [0, 0], [np.zeros(2, int)])
+        saved = [array.copy() for array in (first, *steps[0])]
+        for _ in range(5):
+            copies.step(np.zeros(2, int))
+    for before, now in zip(saved, (first, *steps[0]), strict=True):
+        np.testing.assert_array_equal(before, now)
+
+
+def test_a_seed_decides_everything_and_copies_differ():
+    env = make("CartPole-v1")
+    with env.open(2) as copies:
+        first = copies.reset([1, 2])
+        again = copies.reset([1, 2])
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first[0], first[1])
+
+
+class Shifted(Counter):
+    action_space = Discrete(3, start=-1)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.int64])
+def test_choices_count_from_zero_wherever_the_space_starts(dtype):
+    env = GymnasiumEnvironment(Shifted)
+    assert env.action_space == ours.Discrete(3)
+    with env.open(3) as copies:
+        _, (step,) = play(copies, [0, 0, 0], [np.arange(3, dtype=dtype)])
+    np.testing.assert_array_equal(step.reward, [9.0, 10.0, 11.0])
+
+
+def test_spaces_keep_shape_dtype_and_bounds():
+    env = make("HalfCheetah-v5")
+    assert env.observation_space == ours.Box(-np.inf, np.inf, (17,), np.float64)
+    assert env.action_space == ours.Box(-1.0, 1.0, (6,), np.float32)
+
+
+def test_the_real_minatar_through_gymnasium():
+    env = make("gymnasium/MinAtar/Breakout-v1")
+    assert env.observation_space == ours.Box(False, True, (10, 10, 4), bool)
+    assert env.action_space == ours.Discrete(3)
+    with env.open(2) as copies:
+        first, steps = play(copies, [0, 1], [np.array([0, 1])] * 30)
+    assert first.dtype == bool
+    assert any(step.terminated.any() for step in steps)
+
+
+def test_atari_through_ale():
+    pytest.importorskip("ale_py", reason="Atari is an extra of its own: eligrad[atari]")
+    env = make("ALE/Pong-v5")
+    assert env.observation_space == ours.Box(0, 255, (210, 160, 3), np.uint8)
+    with env.open(1) as copies:
+        _, steps = play(copies, [0], [np.array([2])] * 3)
+        assert steps[-1].observation.dtype == np.uint8
+        assert copies.snapshot() is None
+
+
+@pytest.mark.parametrize("workers", ["loop", "threads"])
+def test_frames(workers):
+    with GymnasiumEnvironment(Counter, render_mode="rgb_array").open(2, workers) as copies:
+        play(copies, [0, 0], [np.zeros(2, int)])
+        frames = copies.render()
+    assert [frame.tolist() for frame in frames] == [[[[1, 1, 1]] * 2] * 2] * 2
+
+
+def test_wrapped_by_the_user():
+    env = GymnasiumEnvironment(lambda: TimeLimit(Counter(length=9), 2))
+    with env.open(1) as copies:
+        _, steps = play(copies, [0], [np.zeros(1, int)] * 2)
+    assert steps[1].truncated[0]
+    np.testing.assert_array_equal(steps[1].next_observation, [[0, 2, 0]])
+    np.testing.assert_array_equal(steps[1].observation, [[1, 0, 0]])
+
+
+class Mixed(Counter):
+    observation_space = Dict({"a": Box(0, 1, (2,)), "b": Discrete(3)})
+
+    def reset(self, *, seed=None, options=None):
+        return {"a": np.ones(2, np.float32), "b": 1}, {}
+
+
+class Many(Counter):
+    action_space = MultiDiscrete([2, 2])
+
+
+def test_spaces_that_are_not_arrays_name_the_wrapper():
+    with pytest.raises(ValueError, match=r"FrozenLake-v1.*Discrete\(16\).*FlattenObservation"):
+        make("FrozenLake-v1")
+    with pytest.raises(ValueError, match="FlattenObservation"):
+        GymnasiumEnvironment(Mixed)
+    with GymnasiumEnvironment(lambda: FlattenObservation(Mixed())).open(1) as copies:
+        np.testing.assert_array_equal(copies.reset([0]), [[1, 1, 0, 1, 0]])
+    with pytest.raises(ValueError, match=r"MultiDiscrete.*only Discrete and Box"):
+        GymnasiumEnvironment(Many)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "actions", "error", "match"),
+    [
+        ("CartPole-v1", np.zeros(2, np.float32), TypeError, r"float32 for CartPole-v1.*integers"),
+        ("CartPole-v1", np.array([0, 2]), ValueError, r"action 2 of copy 1 is out of range.*0 … 1"),
+        ("CartPole-v1", np.array([-1, 0]), ValueError, "action -1 of copy 0"),
+        ("CartPole-v1", np.zeros((2, 1), int), ValueError, r"shape \(2, 1\).*expected \(2,\)"),
+        ("Pendulum-v1", np.zeros((2, 1), int), TypeError, "floats"),
+        ("Pendulum-v1", np.zeros((1, 1), np.float32), ValueError, r"expected \(2, 1\)"),
+        ("Pendulum-v1", np.array([[0.0], [2.1]], np.float32), ValueError, r"\[2.1\] of copy 1"),
+        ("Pendulum-v1", np.array([[np.nan], [0]], np.float32), ValueError, r"\[nan\] of copy 0"),
+    ],
+)
+def test_actions_that_do_not_fit(env_id, actions, error, match):
+    with make(env_id).open(2) as copies:
+        copies.reset([0, 1])
+        with pytest.raises(error, match=match):
+            copies.step(actions)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "match"),
+    [
+        ("reset shape", ValueError, r"reset of Faulty returned.*\(1,\).*says \(3,\)"),
+        ("reset dtype", TypeError, "reset of Faulty returned.*complex.*says float32"),
+        ("step shape", ValueError, r"step of Faulty returned.*\(1,\).*says \(3,\)"),
+        ("step error", ZeroDivisionError, "fell over"),
+    ],
+)
+def test_faulty_simulators(fault, error, match):
+    with (
+        GymnasiumEnvironment(Faulty, fault=fault).open(1) as copies,
+        pytest.raises(error, match=match),
+    ):
+        play(copies, [0], [np.zeros(1, int)])
+
+
+def test_errors_and_deaths_of_processes_are_reported():
+    with GymnasiumEnvironment(Faulty, fault="step error").open(2, "processes") as copies:
+        for _ in range(2):  # no answer is left in a pipe by the first one
+            with pytest.raises(ZeroDivisionError, match="fell over") as caught:
+                play(copies, [0, 1], [np.zeros(2, int)])
+            assert "tiny.py" in str(caught.value.__cause__)
+        copies._crew._processes[1].kill()
+        copies._crew._processes[1].join()
+        with pytest.raises(RuntimeError, match="process ended; exit codes"):
+            copies.step(np.zeros(2, int))
+
+
+def test_processes_do_not_run_the_users_script_again(tmp_path):
+    script = tmp_path / "script.py"
+    # No `if __name__ == "__main__"`, and a class that only this script knows.
+    script.write_text(
+        """
+import numpy as np
+from eligrad.envs.gymnasium import GymnasiumEnvironment
+from tests.envs.tiny import Counter
+
+class Mine(Counter):
+    pass
+
+with GymnasiumEnvironment(Mine).open(2, "processes") as copies:
+    copies.reset([3, 4])
+    print(copies.step(np.array([0, 1])).reward, __file__)
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert done.stdout == f"[10. 11.] {script}\n", done.stderr
+
+
+def test_other_misuse():
+    env = GymnasiumEnvironment(Counter)
+    with pytest.raises(ValueError, match="num_copies is 0"):
+        env.open(0)
+    with pytest.raises(ValueError, match="max_episode_steps is 0"):
+        GymnasiumEnvironment(Counter, max_episode_steps=0)
+    with pytest.raises(TypeError):
+        GymnasiumEnvironment(Counter())
+    with pytest.raises(TypeError, match=r"returned 3.*gymnasium\.Env"):
+        GymnasiumEnvironment(lambda: 3)
+    with pytest.raises(ValueError, match="Autoreset; leave the wrapper away"):
+        GymnasiumEnvironment(lambda: Autoreset(Counter()))
+    with env.open(2) as copies:
+        with pytest.raises(ValueError, match="before reset"):
+            copies.step(np.zeros(2, int))
+        with pytest.raises(ValueError, match="1 seeds for 2 copies"):
+            copies.reset([0])
+        with pytest.raises(ValueError, match="seed -1 is negative"):
+            copies.reset([0, -1])
+    copies.close()
