@@ -1,0 +1,61 @@
+"""Gradient TD(λ) as pure functions: no environment, no network class, no training loop.
+
+The forward view of a rule is a loss over a sequence::
+
+    rule = rules.get("tdrc")
+    losses = rule.loss(v_tm1, r_t, discount_t, v_t, h_tm1, lam=0.95, theta=theta)
+
+and its backward view a pair `init` / `update` with eligibility traces::
+
+    traces = rule.init(w, theta)
+    update, traces = rule.update(traces, delta_t, discount_t, h_tm1, grad_v_tm1=..., lam=0.8, ...)
+
+`update.w` and `update.theta` are what to *add* (times a step size): feed an optax optimiser their
+negatives. `sequence_loss`, `sequence_updates` and `backward_step` do the calls of `value_fn`,
+`auxiliary_fn` and `jax.grad` for you.
+"""
+
+from eligrad.rules.convenience import (
+    BackwardStep,
+    backward_step,
+    sequence_loss,
+    sequence_updates,
+)
+from eligrad.rules.cuts import Cut, TraceCut, trace_cut
+from eligrad.rules.lambda_errors import lambda_error_gradients, lambda_errors
+from eligrad.rules.registry import get, names, register
+from eligrad.rules.rule import Rule, Traces, Update
+from eligrad.rules.td_errors import (
+    expected_sarsa_td_error,
+    expected_value,
+    greedy_value,
+    q_learning_td_error,
+    sarsa_td_error,
+    taken,
+    td_error,
+)
+
+__all__ = [
+    "BackwardStep",
+    "Cut",
+    "Rule",
+    "TraceCut",
+    "Traces",
+    "Update",
+    "backward_step",
+    "expected_sarsa_td_error",
+    "expected_value",
+    "get",
+    "greedy_value",
+    "lambda_error_gradients",
+    "lambda_errors",
+    "names",
+    "q_learning_td_error",
+    "register",
+    "sarsa_td_error",
+    "sequence_loss",
+    "sequence_updates",
+    "taken",
+    "td_error",
+    "trace_cut",
+]

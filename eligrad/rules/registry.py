@@ -1,0 +1,30 @@
+"""All rules by name; one line here gives a new rule the whole battery of tests."""
+
+from __future__ import annotations
+
+from eligrad.rules import _checks as check
+from eligrad.rules.gtd2 import GTD2
+from eligrad.rules.rule import Rule
+from eligrad.rules.td import TD
+from eligrad.rules.tdc import TDC, TDRC
+
+_RULES = {rule.name: rule for rule in (TD, GTD2, TDC, TDRC)}
+
+
+def names() -> tuple[str, ...]:
+    """The names of all rules."""
+    return tuple(_RULES)
+
+
+def get(name: str) -> Rule:
+    """The rule of that name, e.g. `get("tdrc")`."""
+    check.one_of("rule", name, names())
+    return _RULES[name]
+
+
+def register(rule: Rule) -> Rule:
+    """Adds a rule of your own; returns it."""
+    if rule.name in _RULES:
+        raise ValueError(f"rule {rule.name!r} is registered already; choose another name")
+    _RULES[rule.name] = rule
+    return rule

@@ -1,0 +1,314 @@
+"""What a rule is: one row of the paper's table, in three forms.
+
+A rule states its update of the value parameters `w` three times: as a loss (forward view, one
+reverse pass for a whole batch), as an explicit update (forward view, the paper's recursion), and
+by eligibility traces (backward view, one step at a time). The tests hold the three against each
+other. The update of the auxiliary parameters `theta` is the same for all rules that have them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, PyTree
+
+from eligrad.rules import _checks as check
+from eligrad.rules.lambda_errors import (
+    Values,
+    discounts,
+    lambda_error_gradients,
+    lambda_errors,
+)
+from eligrad.rules.td_errors import td_error
+
+
+class Update(NamedTuple):
+    """What is to be *added* to the parameters, before any step size."""
+
+    w: PyTree
+    theta: PyTree | None
+
+
+class Traces(NamedTuple):
+    """Eligibility traces; a rule keeps only those it needs, the others are None."""
+
+    w: PyTree | None
+    h: Float[Array, ""] | None
+    theta: PyTree | None
+    discount: Float[Array, ""]
+    """Discount of the transition into the present state: how much of the traces is still alive.
+
+    It is 0 at the beginning of an episode, so that a reset costs one number and not a pass over
+    the traces.
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """A gradient TD(λ) rule. See `eligrad.rules.get`."""
+
+    name: str
+    title: str
+    """As a figure would print it."""
+    value_loss: Callable[[Array, Any, Array], Array]
+    """Loss in w of a step from its V, H and D."""
+    forward: Callable[[Array, Any, PyTree, PyTree], PyTree]
+    """Δw of a step from its D, H, ∇V and ∇D."""
+    backward: Callable[[Array, Any, PyTree, Any, PyTree, PyTree], PyTree]
+    """Δw of a step from its δ, H, z_w, z_h, ∇V and ∇δ."""
+    has_auxiliary: bool
+    """Whether the rule learns h beside v."""
+    traces_w: bool
+    """Whether the backward view keeps a trace of ∇V."""
+    default_beta: float = 0.0
+    """Regularisation of theta where the caller names none."""
+
+    def loss(
+        self,
+        v_tm1: ArrayLike,
+        r_t: ArrayLike,
+        discount_t: ArrayLike,
+        v_t: ArrayLike,
+        h_tm1: ArrayLike | None = None,
+        *,
+        lam: ArrayLike,
+        theta: PyTree | None = None,
+        beta: ArrayLike | None = None,
+        truncated_t: ArrayLike | None = None,
+        rho_tm1: ArrayLike | None = None,
+        values: Values = "state",
+    ) -> Float[Array, " time"]:
+        r"""Losses of the steps of one sequence, to be summed or averaged and minimised.
+
+        Their negative gradients in `w` and in `theta` are the rule's forward updates. All arrays
+        have shape (time,): `v_tm1` and `v_t` are $v(S_t)$ and $v(S_{t+1})$ as functions of `w`,
+        `h_tm1` is $h(S_t)$ as a function of `theta`. Where $S_{t+1}$ is the next row's $S_t$, one
+        pass over time + 1 states gives both. `theta` itself is needed where `beta` is not 0.
+        """
+        v_tm1, d_tm1 = _lambda_errors(
+            v_tm1, r_t, discount_t, v_t, lam, truncated_t, rho_tm1, values
+        )
+        if not self.has_auxiliary:
+            self._refuse_auxiliary(h_tm1=h_tm1, theta=theta, beta=beta)
+            return self.value_loss(v_tm1, None, d_tm1)
+        h_tm1 = self._require("h_tm1", h_tm1)
+        check.sequence(v_tm1=v_tm1, h_tm1=h_tm1)
+        target = jax.lax.stop_gradient(d_tm1)
+        losses = self.value_loss(v_tm1, h_tm1, d_tm1) + 0.5 * (target - h_tm1) ** 2
+        beta = self._beta(beta, theta, like=v_tm1)
+        return losses if theta is None else losses + 0.5 * beta * _squared_norm(theta)
+
+    def updates(
+        self,
+        v_tm1: ArrayLike,
+        r_t: ArrayLike,
+        discount_t: ArrayLike,
+        v_t: ArrayLike,
+        h_tm1: ArrayLike | None = None,
+        *,
+        grad_v_tm1: PyTree,
+        grad_v_t: PyTree,
+        grad_h_tm1: PyTree | None = None,
+        lam: ArrayLike,
+        theta: PyTree | None = None,
+        beta: ArrayLike | None = None,
+        truncated_t: ArrayLike | None = None,
+        rho_tm1: ArrayLike | None = None,
+        values: Values = "state",
+    ) -> Update:
+        """The forward updates of the steps of one sequence, by the paper's recursion.
+
+        Takes what `loss` takes, and the gradients of `v_tm1`, `v_t` and `h_tm1` stacked over time.
+        Needs memory for a gradient of every step: for reading and checking, not for training.
+        """
+        v_tm1, d_tm1 = _lambda_errors(
+            v_tm1, r_t, discount_t, v_t, lam, truncated_t, rho_tm1, values
+        )
+        grad_d_tm1 = lambda_error_gradients(
+            grad_v_tm1,
+            grad_v_t,
+            discounts(discount_t, v_tm1),
+            lam,
+            truncated_t=truncated_t,
+            rho_tm1=rho_tm1,
+            values=values,
+        )
+        if not self.has_auxiliary:
+            self._refuse_auxiliary(h_tm1=h_tm1, theta=theta, beta=beta)
+            return Update(jax.vmap(self.forward)(d_tm1, None, grad_v_tm1, grad_d_tm1), None)
+        h_tm1 = self._require("h_tm1", h_tm1)
+        check.sequence(v_tm1=v_tm1, h_tm1=h_tm1)
+        beta = self._beta(beta, theta, like=v_tm1)
+
+        def auxiliary(d: Array, h: Array, grad_h: PyTree) -> PyTree:
+            return _regularised(jax.tree.map(lambda g: (d - h) * g, grad_h), theta, beta)
+
+        return Update(
+            jax.vmap(self.forward)(d_tm1, h_tm1, grad_v_tm1, grad_d_tm1),
+            jax.vmap(auxiliary)(d_tm1, h_tm1, grad_h_tm1),
+        )
+
+    def init(self, w: PyTree, theta: PyTree | None = None) -> Traces:
+        """Empty traces for parameters like `w` and `theta`."""
+        if self.has_auxiliary and theta is None:
+            raise ValueError(f"theta is None; {self.name} learns h and needs its parameters")
+        dtype = jnp.result_type(*jax.tree.leaves(w))
+        return Traces(
+            w=_zeros_like(w) if self.traces_w else None,
+            h=jnp.zeros((), dtype) if self.has_auxiliary else None,
+            theta=_zeros_like(theta) if self.has_auxiliary else None,
+            discount=jnp.zeros((), dtype),
+        )
+
+    def update(
+        self,
+        traces: Traces,
+        delta_t: ArrayLike,
+        discount_t: ArrayLike,
+        h_tm1: ArrayLike | None = None,
+        *,
+        grad_v_tm1: PyTree,
+        grad_v_t: PyTree | None = None,
+        grad_h_tm1: PyTree | None = None,
+        lam: ArrayLike,
+        theta: PyTree | None = None,
+        beta: ArrayLike | None = None,
+        rho_tm1: ArrayLike = 1.0,
+        reset: ArrayLike = False,
+        values: Values = "state",
+    ) -> tuple[Update, Traces]:
+        """The backward view: the update of one step, and the traces after it.
+
+        Args:
+            traces: from `init` or from the step before.
+            delta_t: one-step error of this transition.
+            discount_t: its discount, 0 where it terminated.
+            h_tm1: auxiliary value of the state the action was taken in.
+            grad_v_tm1: gradient of that state's value in `w`.
+            grad_v_t: gradient in `w` of the value bootstrapped from (not needed by TD).
+            grad_h_tm1: gradient of `h_tm1` in `theta`.
+            lam: the trace parameter λ.
+            theta: the auxiliary parameters, needed where `beta` is not 0.
+            beta: their regularisation; the rule's own default where None.
+            rho_tm1: importance ratio of this step's action.
+            reset: whether the traces end with this step. A terminated transition ends them by its
+                discount of 0; a truncated one, or a trace cut, needs this flag.
+            values: whether the value function takes states or state-action pairs.
+        """
+        delta_t, discount_t, lam, rho_tm1, reset = _check_step(
+            delta_t, discount_t, lam, rho_tm1, reset, values
+        )
+        check.same_structure(
+            "grad_v_tm1", grad_v_tm1, "traces.w", traces.w if self.traces_w else grad_v_tm1
+        )
+        decay = traces.discount * lam * rho_tm1
+        weight = rho_tm1 if values == "state" else jnp.ones_like(rho_tm1)
+
+        def accumulate(trace: PyTree, term: PyTree) -> PyTree:
+            return jax.tree.map(lambda z, g: decay * z + weight * g, trace, term)
+
+        alive = jnp.where(reset, jnp.zeros_like(discount_t), discount_t)
+        z_w = accumulate(traces.w, grad_v_tm1) if self.traces_w else None
+        if not self.has_auxiliary:
+            self._refuse_auxiliary(h_tm1=h_tm1, grad_h_tm1=grad_h_tm1, theta=theta, beta=beta)
+            update_w = self.backward(delta_t, None, z_w, None, grad_v_tm1, None)
+            return Update(update_w, None), Traces(z_w, None, None, alive)
+
+        h_tm1 = self._require("h_tm1", h_tm1)
+        check.scalar("h_tm1", h_tm1)
+        for name, tree in (("grad_v_t", grad_v_t), ("grad_h_tm1", grad_h_tm1)):
+            if tree is None:
+                raise ValueError(f"{name} is None; {self.name} needs it")
+        check.same_structure("grad_v_t", grad_v_t, "grad_v_tm1", grad_v_tm1)
+        check.same_structure("grad_h_tm1", grad_h_tm1, "traces.theta", traces.theta)
+        z_h = accumulate(traces.h, h_tm1)
+        z_theta = accumulate(traces.theta, grad_h_tm1)
+        grad_delta = jax.tree.map(
+            lambda after, before: discount_t * after - before, grad_v_t, grad_v_tm1
+        )
+        update_w = self.backward(delta_t, h_tm1, z_w, z_h, grad_v_tm1, grad_delta)
+        update_theta = jax.tree.map(lambda z, g: delta_t * z - h_tm1 * g, z_theta, grad_h_tm1)
+        update_theta = _regularised(update_theta, theta, self._beta(beta, theta, like=delta_t))
+        return Update(update_w, update_theta), Traces(z_w, z_h, z_theta, alive)
+
+    def _beta(self, beta: ArrayLike | None, theta: PyTree | None, like: Array) -> Array:
+        beta = self.default_beta if beta is None else beta
+        check.within("beta", beta, 0.0, jnp.inf)
+        if theta is None and not check.known_zero(beta):
+            raise ValueError(f"theta is None; {self.name} with beta = {beta} needs the parameters")
+        beta = check.number("beta", beta, like=like)
+        check.scalar("beta", beta)
+        return beta
+
+    def _require(self, name: str, value: ArrayLike | None) -> Array:
+        if value is None:
+            raise ValueError(f"{name} is None; {self.name} needs it")
+        return check.real(name, value)
+
+    def _refuse_auxiliary(self, **given: Any) -> None:
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(f"{name} was given; {self.name} has no auxiliary function h")
+
+
+def _lambda_errors(
+    v_tm1: ArrayLike,
+    r_t: ArrayLike,
+    discount_t: ArrayLike,
+    v_t: ArrayLike,
+    lam: ArrayLike,
+    truncated_t: ArrayLike | None,
+    rho_tm1: ArrayLike | None,
+    values: Values,
+) -> tuple[Array, Array]:
+    v_tm1 = check.real("v_tm1", v_tm1)
+    delta_t = td_error(v_tm1, r_t, discount_t, v_t)
+    d_tm1 = lambda_errors(
+        delta_t, discount_t, lam, truncated_t=truncated_t, rho_tm1=rho_tm1, values=values
+    )
+    return v_tm1, d_tm1
+
+
+def _check_step(
+    delta_t: ArrayLike,
+    discount_t: ArrayLike,
+    lam: ArrayLike,
+    rho_tm1: ArrayLike,
+    reset: ArrayLike,
+    values: Values,
+) -> tuple[Array, Array, Array, Array, Array]:
+    check.one_of("values", values, ("state", "action"))
+    delta_t = check.real("delta_t", delta_t)
+    check.within("discount_t", discount_t, 0.0, 1.0)
+    check.within("lam", lam, 0.0, 1.0)
+    check.within("rho_tm1", rho_tm1, 0.0, jnp.inf)
+    numbers = [delta_t] + [
+        check.number(name, value, like=delta_t)
+        for name, value in (("discount_t", discount_t), ("lam", lam), ("rho_tm1", rho_tm1))
+    ]
+    flag = check.boolean("reset", reset)
+    for name, value in zip(
+        ("delta_t", "discount_t", "lam", "rho_tm1", "reset"), [*numbers, flag], strict=True
+    ):
+        check.scalar(name, value)
+    return numbers[0], numbers[1], numbers[2], numbers[3], flag
+
+
+def _regularised(update: PyTree, theta: PyTree | None, beta: Array) -> PyTree:
+    if theta is None:
+        return update
+    check.same_structure("theta", theta, "its update", update)
+    return jax.tree.map(lambda u, parameter: u - beta * parameter, update, theta)
+
+
+def _zeros_like(tree: PyTree) -> PyTree:
+    return jax.tree.map(jnp.zeros_like, tree)
+
+
+def _squared_norm(tree: PyTree) -> Array:
+    return jax.tree.reduce(jnp.add, jax.tree.map(lambda leaf: jnp.sum(leaf**2), tree))

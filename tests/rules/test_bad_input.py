@@ -1,0 +1,138 @@
+"""Mistakes are refused while tracing, by the argument's name, with what is accepted."""
+
+from __future__ import annotations
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from eligrad import rules
+
+T = 5
+ONES = np.ones(T, np.float32)
+GOOD = {"v_tm1": ONES, "r_t": ONES, "discount_t": 0.9 * ONES, "v_t": ONES, "h_tm1": ONES}
+
+
+def loss(rule="tdc", lam=0.9, **changes):
+    return rules.get(rule).loss(**{**GOOD, **changes.pop("arrays", {})}, lam=lam, **changes)
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_mismatched_lengths(name):
+    with pytest.raises(ValueError, match=r"(length|shape).*accepted"):
+        loss(arrays={name: np.ones(T + 1, np.float32)})
+
+
+@pytest.mark.parametrize("argument", ["truncated_t", "rho_tm1"])
+def test_mismatched_lengths_of_options(argument):
+    dtype = bool if argument == "truncated_t" else np.float32
+    with pytest.raises(ValueError, match=f"{argument} has length 6"):
+        loss(**{argument: np.ones(T + 1, dtype)})
+
+
+@pytest.mark.parametrize("lam", [-0.1, 1.2, np.nan, np.inf])
+def test_lambda_out_of_range(lam):
+    with pytest.raises(ValueError, match=r"lam is .*; values in \[0, 1\]"):
+        loss(lam=lam)
+
+
+@pytest.mark.parametrize("gamma", [-0.1, 1.2, np.nan])
+def test_discount_out_of_range(gamma):
+    with pytest.raises(ValueError, match=r"discount_t is .*; values in \[0, 1\]"):
+        loss(arrays={"discount_t": np.where(np.arange(T) == 2, gamma, 0.9).astype(np.float32)})
+
+
+def test_negative_beta_and_ratio():
+    theta = {"w": ONES}
+    with pytest.raises(ValueError, match=r"beta is -1.0; values in \[0, ∞\)"):
+        loss("tdrc", beta=-1.0, theta=theta)
+    with pytest.raises(ValueError, match=r"rho_tm1 is -1\.0"):
+        loss(rho_tm1=-ONES)
+
+
+def test_wrong_ranks():
+    with pytest.raises(ValueError, match=r"delta_t has shape \(5, 2\).*jax.vmap"):
+        rules.lambda_errors(np.ones((T, 2), np.float32), 0.9, 0.9)
+    with pytest.raises(ValueError, match=r"lam has shape \(2, 2\)"):
+        rules.lambda_errors(ONES, 0.9, np.ones((2, 2)))
+    rule = rules.get("td")
+    with pytest.raises(ValueError, match=r"delta_t has shape \(5,\); a scalar"):
+        rule.update(rule.init(ONES), ONES, 0.9, grad_v_tm1=ONES, lam=0.9)
+
+
+def test_integer_rewards():
+    with pytest.raises(TypeError, match=r"r_t has dtype int32.*floating"):
+        loss(arrays={"r_t": np.ones(T, np.int32)})
+    with pytest.raises(TypeError, match="r_t has dtype"):
+        rules.td_error(0.0, 1, 0.9, 0.0)
+
+
+def test_other_dtypes():
+    with pytest.raises(TypeError, match="truncated_t has dtype float32; bool"):
+        loss(truncated_t=ONES)
+    with pytest.raises(TypeError, match="action has dtype float32"):
+        rules.taken(ONES, jnp.float32(1))
+    with pytest.raises(ValueError, match=r"action has shape \(2,\) and the values \(5,\)"):
+        rules.taken(ONES, jnp.zeros(2, jnp.int32))
+
+
+def test_empty_sequences():
+    empty = np.zeros(0, np.float32)
+    with pytest.raises(ValueError, match="empty"):
+        rules.lambda_errors(empty, 0.9, 0.9)
+    with pytest.raises(ValueError, match="empty"):
+        rules.get("td").loss(empty, empty, empty, empty, lam=0.9)
+
+
+def test_a_rule_says_what_it_needs():
+    with pytest.raises(ValueError, match="h_tm1 is None; tdc needs it"):
+        loss(arrays={"h_tm1": None})
+    with pytest.raises(ValueError, match=r"theta is None; tdrc with beta = 1\.0"):
+        loss("tdrc")
+    with pytest.raises(ValueError, match="h_tm1 was given; td has no auxiliary"):
+        loss("td")
+    with pytest.raises(ValueError, match="theta is None; gtd2 learns h"):
+        rules.get("gtd2").init(ONES)
+    rule = rules.get("tdc")
+    with pytest.raises(ValueError, match="grad_v_t is None; tdc needs it"):
+        rule.update(
+            rule.init(ONES, ONES), jnp.float32(1), 0.9, jnp.float32(0), grad_v_tm1=ONES, lam=0.5
+        )
+
+
+def test_gradients_of_another_shape():
+    rule = rules.get("td")
+    with pytest.raises(ValueError, match=r"grad_v_tm1\['w'\] has shape \(3,\).*\(5,\)"):
+        rule.update(
+            rule.init({"w": ONES}), jnp.float32(1), 0.9, grad_v_tm1={"w": np.ones(3)}, lam=0.9
+        )
+
+
+def test_a_value_function_that_is_not_scalar():
+    rule = rules.get("td")
+    with pytest.raises(ValueError, match=r"value_fn returns .*a scalar"):
+        rules.backward_step(
+            rule, rule.init(ONES), ONES, None, ONES, 0.0, 0.9, ONES,
+            value_fn=lambda w, obs: w * obs, lam=0.9,
+        )  # fmt: skip
+
+
+def test_unknown_names():
+    with pytest.raises(ValueError, match=r"rule is 'tdcr'.*did you mean 'td"):
+        rules.get("tdcr")
+    with pytest.raises(ValueError, match=r"trace_cut is 'watkin'.*did you mean 'watkins'"):
+        # Unwrapped, since the tests' own type checker would refuse the name first.
+        inspect.unwrap(rules.trace_cut)("watkin", jnp.array(True), jnp.array(True))
+    with pytest.raises(ValueError, match="registered already"):
+        rules.register(rules.get("td"))
+
+
+def test_refused_while_tracing():
+    """Also inside jit: shapes and dtypes are known there."""
+    with pytest.raises(ValueError, match="accepted"):
+        jax.jit(lambda r: loss(arrays={"r_t": r}))(np.ones(T + 1, np.float32))
+    with pytest.raises(TypeError, match="r_t has dtype int32"):
+        jax.eval_shape(lambda r: loss(arrays={"r_t": r}), jax.ShapeDtypeStruct((T,), jnp.int32))
