@@ -30,16 +30,17 @@ from eligrad.rules.td_errors import td_error
 class Update(NamedTuple):
     """What is to be *added* to the parameters, before any step size."""
 
-    w: PyTree
-    theta: PyTree | None
+    w: Any
+    theta: Any
+    """None for a rule without an auxiliary function."""
 
 
 class Traces(NamedTuple):
     """Eligibility traces; a rule keeps only those it needs, the others are None."""
 
-    w: PyTree | None
+    w: Any
     h: Float[Array, ""] | None
-    theta: PyTree | None
+    theta: Any
     discount: Float[Array, ""]
     """Discount of the transition into the present state: how much of the traces is still alive.
 

@@ -1,0 +1,33 @@
+"""The agents by the names the field knows them by, with the paper's settings."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from eligrad.agents.q_lambda import QLambdaConfig
+
+_QRC = QLambdaConfig(rule="tdrc", beta=1.0)
+_Q_LAMBDA = dataclasses.replace(_QRC, rule="td", sparsity=0.0)
+
+PRESETS: dict[str, QLambdaConfig] = {
+    "qrc": _QRC,
+    "qc": dataclasses.replace(_QRC, rule="tdc"),
+    "gq2": dataclasses.replace(_QRC, rule="gtd2"),
+    "q-lambda": _Q_LAMBDA,
+    "sarsa-lambda": dataclasses.replace(_QRC, target="sarsa"),
+    "expected-sarsa-lambda": dataclasses.replace(_QRC, target="expected"),
+    "stream-q": dataclasses.replace(_QRC, rule="td", optimizer="obgd", step_size=1.0),
+}
+"""QRC(λ), QC(λ), GQ2(λ), Watkins' Q(λ), gradient SARSA(λ) twice (set rule="td" for the
+semi-gradient), and StreamQ."""
+
+TITLES = {
+    "qrc": "QRC(λ)",
+    "qc": "QC(λ)",
+    "gq2": "GQ2(λ)",
+    "q-lambda": "Q(λ)",
+    "sarsa-lambda": "SARSA(λ)",
+    "expected-sarsa-lambda": "Expected SARSA(λ)",
+    "stream-q": "StreamQ",
+}
+"""The same names as a figure prints them."""

@@ -1,0 +1,286 @@
+"""Streaming control with eligibility traces: QRC(λ), QC(λ), GQ2(λ), Q(λ), StreamQ, SARSA(λ).
+
+One agent. The rule decides how the value parameters w and the auxiliary θ move ("tdrc" gives
+QRC(λ), "tdc" QC(λ), "gtd2" GQ2(λ), "td" Watkins' Q(λ)); the target, what is bootstrapped from: the
+best action ("max"), the next one taken ("sarsa"), or the policy's mean ("expected"); the
+optimiser, how far they move ("obgd" with the rule "td" gives StreamQ). `presets.py` names them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from eligrad import normalize, rules
+from eligrad._number import Number
+from eligrad.agents.network import Network
+from eligrad.agents.optimizers import (
+    NAMES,
+    OptimizerName,
+    follows_traces,
+    make_optimizer,
+)
+from eligrad.agents.streaming import (
+    Choice,
+    Experience,
+    Perception,
+    Seen,
+    Signals,
+    epsilon_greedy,
+    epsilon_greedy_probabilities,
+    first_sight,
+    linear_epsilon,
+    perceive,
+)
+from eligrad.optim import ascend
+from eligrad.rules import _checks as check
+
+Target = Literal["max", "sarsa", "expected"]
+
+
+STATIC = {"static": True}
+"""Marks a field that shapes the program and is no leaf."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class QLambdaConfig:
+    """Settings; all numbers are pytree leaves, so that a `vmap` can run over them."""
+
+    lam: Number = 0.8
+    """Trace parameter λ, in [0, 1]."""
+    gamma: Number = 0.99
+    """Discount."""
+    step_size: Number = 1e-4
+    """Step size of the value parameters w."""
+    h_scale: Number = 1.0
+    """Step size of the auxiliary parameters θ, as a multiple of `step_size`."""
+    beta: Number = 1.0
+    """Regularisation of θ; only the rule tdrc uses it."""
+    sparsity: Number = 0.9
+    """Share of each unit's incoming weights that start at 0."""
+    epsilon_start: Number = 1.0
+    """Exploration at the first step."""
+    epsilon_end: Number = 0.01
+    """Exploration from the end of the schedule on."""
+    exploration_steps: Number = 200_000
+    """Length of the linear exploration schedule, in environment steps."""
+    kappa: Number = 2.0
+    """How cautious ObGD is; no other optimiser uses it."""
+    optimizer: OptimizerName = dataclasses.field(default="sgd", metadata=STATIC)
+    """How w and θ are moved: sgd, adam, rmsprop, obgd or adaptive-obgd."""
+    rule: str = dataclasses.field(default="tdrc", metadata=STATIC)
+    """How parameters move: td, gtd2, tdc or tdrc."""
+    target: Target = dataclasses.field(default="max", metadata=STATIC)
+    """What is bootstrapped from: max, sarsa or expected."""
+    trace_cut: rules.TraceCut = dataclasses.field(default="after", metadata=STATIC)
+    """Where the traces of a max target end at a non-greedy action: after or watkins."""
+
+    def check(self) -> None:
+        """Refuses settings that make no sense, by name. Traced numbers pass unseen."""
+        for name in ("lam", "gamma", "sparsity", "epsilon_start", "epsilon_end"):
+            check.within(name, getattr(self, name), 0.0, 1.0)
+        for name in ("step_size", "h_scale", "beta", "kappa", "exploration_steps"):
+            check.within(name, getattr(self, name), 0.0, math.inf)
+        check.one_of("rule", self.rule, rules.names())
+        check.one_of("target", self.target, ("max", "sarsa", "expected"))
+        check.one_of("trace_cut", self.trace_cut, ("after", "watkins"))
+        check.one_of("optimizer", self.optimizer, NAMES)
+        if follows_traces(self.optimizer) and self.rule != "td":
+            raise ValueError(
+                f"optimizer is {self.optimizer!r} and rule {self.rule!r}; ObGD bounds the step "
+                "δ z of the rule 'td' and accepts no other"
+            )
+
+
+class QLambdaState(NamedTuple):
+    """All that the agent is at one moment, and so all that a checkpoint holds of it."""
+
+    w: Any
+    theta: Any
+    traces: rules.Traces
+    optimizer_w: Any
+    optimizer_theta: Any
+    perception: Perception
+    observation: Float[Array, "..."]
+    """The present observation, normalised."""
+    action: Int[Array, ""]
+    """The action last chosen; with the target "sarsa" after an update, the next one."""
+    greedy: Bool[Array, ""]
+    planned: Bool[Array, ""]
+    """Whether `action` is the one to take next, chosen in the course of the last update."""
+    step: Int[Array, ""]
+
+
+AuxiliaryLoss = Callable[[PyTree, Float[Array, "..."], Seen], Float[Array, ""]]
+"""From w, the observation acted on and what followed it to a scalar, minimised beside the rule."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class QLambda:
+    """The agent: pure `init`, `act` and `update` over `QLambdaState`."""
+
+    config: QLambdaConfig
+    network: Network = dataclasses.field(metadata=STATIC)
+    """Action values q; a second copy with parameters of its own is the auxiliary h."""
+    optimizer: Callable[[Number], optax.GradientTransformation] | None = dataclasses.field(
+        default=None, metadata=STATIC
+    )
+    """An optax optimiser of your own, from its step size, in place of the one the config names."""
+    auxiliary_loss: AuxiliaryLoss | None = dataclasses.field(default=None, metadata=STATIC)
+    """A further loss on the shared features of q; its gradient joins the update of w."""
+
+    @property
+    def _rule(self) -> rules.Rule:
+        return rules.get(self.config.rule)
+
+    def _optimizer(self, step_size: Number) -> optax.GradientTransformationExtraArgs:
+        if self.optimizer is not None:
+            return ascend(self.optimizer(step_size))
+        return make_optimizer(self.config.optimizer, step_size, self.config.kappa)
+
+    def _optimizers(
+        self,
+    ) -> tuple[optax.GradientTransformationExtraArgs, optax.GradientTransformationExtraArgs]:
+        c = self.config
+        return self._optimizer(c.step_size), self._optimizer(c.h_scale * c.step_size)
+
+    def init(self, key: PRNGKeyArray, observation: Array) -> QLambdaState:
+        """The state at the first observation, before the first action."""
+        self.config.check()
+        key_w, key_theta = jax.random.split(key)
+        w = self.network.init(key_w, self.config.sparsity)
+        theta = None
+        if self._rule.has_auxiliary:
+            theta = self.network.init(key_theta, self.config.sparsity)
+        perception, seen = first_sight(observation)
+        optimizer_w, optimizer_theta = self._optimizers()
+        return QLambdaState(
+            w=w,
+            theta=theta,
+            traces=self._rule.init(w, theta),
+            optimizer_w=optimizer_w.init(w),
+            optimizer_theta=optimizer_theta.init(theta),
+            perception=perception,
+            observation=seen,
+            action=jnp.zeros((), jnp.int32),
+            greedy=jnp.zeros((), bool),
+            planned=jnp.zeros((), bool),
+            step=jnp.zeros((), jnp.int32),
+        )
+
+    def epsilon(self, step: Int[Array, ""]) -> Float[Array, ""]:
+        """Exploration at a step."""
+        c = self.config
+        return linear_epsilon(step, c.epsilon_start, c.epsilon_end, c.exploration_steps)
+
+    def act(self, state: QLambdaState, key: PRNGKeyArray) -> tuple[QLambdaState, Int[Array, ""]]:
+        """Chooses ε-greedily in the present observation, unless the action is planned already."""
+        q = self.network.apply(state.w, state.observation)
+        choice = epsilon_greedy(key, q, self.epsilon(state.step))
+        if self.config.target == "sarsa":
+            planned = Choice(state.action, state.greedy)
+            choice = jax.tree.map(lambda a, b: jnp.where(state.planned, a, b), planned, choice)
+        return state._replace(action=choice.action, greedy=choice.greedy), choice.action
+
+    def greedy_action(self, state: QLambdaState, observation: Array) -> Int[Array, ""]:
+        """The best action in a raw observation; the statistics are used and not changed."""
+        seen = normalize.normalize(state.perception.observations, observation)
+        return jnp.argmax(self.network.apply(state.w, seen)).astype(jnp.int32)
+
+    def update(
+        self, state: QLambdaState, experience: Experience, key: PRNGKeyArray
+    ) -> tuple[QLambdaState, Signals]:
+        """One step of learning from the transition that `state.action` led to."""
+        c, rule = self.config, self._rule
+        ended = experience.terminated | experience.truncated
+        perception, seen = perceive(state.perception, experience, c.gamma)
+
+        q_tm1, pull_tm1 = jax.vjp(lambda w: self.network.apply(w, state.observation), state.w)
+        q_t, pull_t = jax.vjp(lambda w: self.network.apply(w, seen.next_observation), state.w)
+        following = epsilon_greedy(key, q_t, self.epsilon(state.step + 1))
+        weights_t = self._target_weights(q_t, following.action, state.step + 1)
+        weights_tm1 = _one_hot(state.action, q_tm1)
+
+        discount = jnp.where(experience.terminated, 0.0, jnp.asarray(c.gamma, jnp.float32))
+        value = jnp.sum(weights_tm1 * q_tm1)
+        delta = rules.td_error(value, seen.reward, discount, jnp.sum(weights_t * q_t))
+        auxiliary: dict[str, Any] = {}
+        if rule.has_auxiliary:
+            h_tm1, pull_h = jax.vjp(
+                lambda theta: self.network.apply(theta, state.observation), state.theta
+            )
+            auxiliary = {
+                "h_tm1": jnp.sum(weights_tm1 * h_tm1),
+                "grad_h_tm1": pull_h(weights_tm1)[0],
+                "theta": state.theta,
+                "beta": c.beta if rule.name == "tdrc" else 0.0,
+            }
+        rho, reset = jnp.ones((), jnp.float32), ended
+        if c.target == "max":
+            rho, reset = rules.trace_cut(c.trace_cut, state.greedy, ended)
+        step, traces = rule.update(
+            state.traces,
+            delta,
+            discount,
+            grad_v_tm1=pull_tm1(weights_tm1)[0],
+            grad_v_t=pull_t(weights_t)[0],
+            lam=c.lam,
+            rho_tm1=rho,
+            reset=reset,
+            values="action",
+            **auxiliary,
+        )
+        direction = step.w
+        if self.auxiliary_loss is not None:
+            gradient = jax.grad(self.auxiliary_loss)(state.w, state.observation, seen)
+            direction = jax.tree.map(jnp.subtract, direction, gradient)
+
+        if self.optimizer is None and follows_traces(c.optimizer):
+            direction = traces.w
+        optimizer_w, optimizer_theta = self._optimizers()
+        moved_w, optimizer_w = optimizer_w.update(
+            direction, state.optimizer_w, state.w, td_error=delta
+        )
+        state = state._replace(
+            w=optax.apply_updates(state.w, moved_w),
+            optimizer_w=optimizer_w,
+            traces=traces,
+            perception=perception,
+            observation=seen.observation,
+            planned=~ended,
+            step=state.step + 1,
+        )
+        if rule.has_auxiliary:
+            moved_theta, optimizer_theta = optimizer_theta.update(
+                step.theta, state.optimizer_theta, state.theta
+            )
+            state = state._replace(
+                theta=optax.apply_updates(state.theta, moved_theta),
+                optimizer_theta=optimizer_theta,
+            )
+        if c.target == "sarsa":
+            state = state._replace(action=following.action, greedy=following.greedy)
+        return state, Signals(delta, value, auxiliary.get("h_tm1", jnp.zeros((), jnp.float32)))
+
+    def _target_weights(
+        self, q_t: Float[Array, " actions"], next_action: Int[Array, ""], step: Int[Array, ""]
+    ) -> Float[Array, " actions"]:
+        """How much each action of the next state counts in the value bootstrapped from."""
+        if self.config.target == "max":
+            return _one_hot(jnp.argmax(q_t).astype(jnp.int32), q_t)
+        if self.config.target == "sarsa":
+            return _one_hot(next_action, q_t)
+        return epsilon_greedy_probabilities(q_t, self.epsilon(step))
+
+
+def _one_hot(action: Int[Array, ""], q: Float[Array, " actions"]) -> Float[Array, " actions"]:
+    return (jnp.arange(q.size, dtype=jnp.int32) == action).astype(q.dtype)

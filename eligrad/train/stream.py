@@ -1,0 +1,194 @@
+"""The streaming engine: environment and agent in one compiled scan, any number of them at once.
+
+A run is one agent in one world. `begin` makes runs and `advance` moves all of them on by a number
+of steps: one program, vmapped over runs that may differ in seed, settings and the environment's
+numbers, and sharded over the devices at hand. Every random number of step t comes from
+`fold_in(key, t)`, so that chunks of any size give the same run.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from eligrad.agents.streaming import Experience, StreamingAgent
+from eligrad.envs.core import Environment, step_autoreset
+
+
+class StreamState(NamedTuple):
+    """One run at one moment: all of it, so that a saved state goes on as if nothing happened."""
+
+    agent: Any
+    env: Any
+    agent_key: PRNGKeyArray
+    env_key: PRNGKeyArray
+    step: Int[Array, ""]
+    episode_return: Float[Array, ""]
+    """Sum of the raw rewards of the episode so far."""
+    episode_length: Int[Array, ""]
+    fault_step: Int[Array, ""]
+    """First step at which the environment gave a number that is not finite; -1 if none did."""
+
+
+class StepRecord(NamedTuple):
+    """What a step leaves behind for the host."""
+
+    ended: Bool[Array, ""]
+    episode_return: Float[Array, ""]
+    episode_length: Int[Array, ""]
+    td_error: Float[Array, ""]
+
+
+def begin(
+    agent: StreamingAgent, env: Environment, params: Any, agent_seed: Array, env_seed: Array
+) -> StreamState:
+    """A run before its first step; agent and environment have seeds of their own."""
+    # Step numbers are folded into the keys from 1 on; 0 is the beginning.
+    agent_key, env_key = jax.random.key(agent_seed), jax.random.key(env_seed)
+    env_state, observation = env.reset(jax.random.fold_in(env_key, 0), params)
+    return StreamState(
+        agent=agent.init(jax.random.fold_in(agent_key, 0), observation),
+        env=env_state,
+        agent_key=agent_key,
+        env_key=env_key,
+        step=jnp.zeros((), jnp.int32),
+        episode_return=jnp.zeros((), jnp.float32),
+        episode_length=jnp.zeros((), jnp.int32),
+        fault_step=jnp.full((), -1, jnp.int32),
+    )
+
+
+def advance(
+    agent: StreamingAgent, env: Environment, params: Any, state: StreamState, steps: int
+) -> tuple[StreamState, StepRecord]:
+    """`steps` steps of one run, and the record of each."""
+    numbers = state.step + 1 + jnp.arange(steps, dtype=jnp.int32)
+    # Made in one batch before the loop: key arithmetic inside it would cost more than the game.
+    agent_keys = jax.vmap(lambda t: jax.random.split(jax.random.fold_in(state.agent_key, t)))(
+        numbers
+    )
+    env_keys = jax.vmap(lambda t: jax.random.fold_in(state.env_key, t))(numbers)
+    return jax.lax.scan(
+        lambda carry, keys: _step(agent, env, params, carry, *keys),
+        state,
+        (agent_keys[:, 0], agent_keys[:, 1], env_keys),
+    )
+
+
+def _step(
+    agent: StreamingAgent,
+    env: Environment,
+    params: Any,
+    state: StreamState,
+    act_key: PRNGKeyArray,
+    update_key: PRNGKeyArray,
+    env_key: PRNGKeyArray,
+) -> tuple[StreamState, StepRecord]:
+    chosen, action = agent.act(state.agent, act_key)
+    world = step_autoreset(env, env_key, state.env, action, params)
+    learned, signals = agent.update(
+        chosen,
+        Experience(
+            reward=world.reward,
+            terminated=world.terminated,
+            truncated=world.truncated,
+            next_observation=world.next_observation,
+            observation=world.observation,
+        ),
+        update_key,
+    )
+    ended = world.terminated | world.truncated
+    record = StepRecord(
+        ended=ended,
+        episode_return=state.episode_return + world.reward,
+        episode_length=state.episode_length + 1,
+        td_error=signals.td_error,
+    )
+    step = state.step + 1
+    faulty = ~(jnp.isfinite(world.reward) & _all_finite(world.next_observation))
+    state = state._replace(
+        agent=learned,
+        env=world.state,
+        step=step,
+        episode_return=jnp.where(ended, 0.0, record.episode_return),
+        episode_length=jnp.where(ended, 0, record.episode_length),
+        fault_step=jnp.where(faulty & (state.fault_step < 0), step, state.fault_step),
+    )
+    return state, record
+
+
+def _all_finite(observation: Array) -> Bool[Array, ""]:
+    if not jnp.issubdtype(observation.dtype, jnp.floating):
+        return jnp.ones((), bool)
+    return jnp.all(jnp.isfinite(observation))
+
+
+class Runs:
+    """Many runs of one agent in one environment, advanced together.
+
+    `agents` is one agent or a batch of settings: a pytree whose numeric leaves have a leading axis
+    of the length of `agent_seeds`.
+    """
+
+    def __init__(
+        self,
+        agents: Any,
+        env: Environment,
+        params: Any,
+        agent_seeds: np.ndarray,
+        env_seeds: np.ndarray,
+    ) -> None:
+        self.count = len(agent_seeds)
+        self.agents = _spread(agents, self.count)
+        self.params = _spread(params, self.count)
+        self.env = env
+        self._sharding = shard_over_devices(self.count)
+        self.state: StreamState = jax.jit(
+            jax.vmap(lambda agent, params, a, e: begin(agent, env, params, a, e)),
+            out_shardings=self._sharding,
+        )(self.agents, self.params, jnp.asarray(agent_seeds), jnp.asarray(env_seeds))
+        self._advance = jax.jit(
+            self._advance_all, static_argnums=3, donate_argnums=2, out_shardings=self._sharding
+        )
+
+    def _advance_all(
+        self, agents: Any, params: Any, state: StreamState, steps: int
+    ) -> tuple[StreamState, StepRecord]:
+        return jax.vmap(functools.partial(advance, env=self.env, steps=steps))(
+            agents, params=params, state=state
+        )
+
+    def advance(self, steps: int) -> StepRecord:
+        """Moves all runs on; returns records of shape [runs, steps]."""
+        self.state, records = self._advance(self.agents, self.params, self.state, steps)
+        return records
+
+
+def _spread(tree: PyTree, count: int) -> PyTree:
+    """Numbers that all runs share, given to each of them."""
+
+    def leaf(value: Any) -> Array:
+        array = jnp.asarray(value)
+        if array.ndim == 0:
+            return jnp.broadcast_to(array, (count,))
+        if array.shape[0] != count:
+            raise ValueError(
+                f"a setting has {array.shape[0]} values for {count} runs; "
+                "one value, or one for each run, is accepted"
+            )
+        return array
+
+    return jax.tree.map(leaf, tree)
+
+
+def shard_over_devices(count: int) -> NamedSharding:
+    """Spreads a leading axis of that length over as many local devices as divide it."""
+    devices = jax.local_devices()
+    used = max(n for n in range(1, len(devices) + 1) if count % n == 0)
+    return NamedSharding(Mesh(np.array(devices[:used]), ("runs",)), PartitionSpec("runs"))
