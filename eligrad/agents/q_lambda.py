@@ -158,7 +158,7 @@ class QLambda:
         self.config.check()
         key_w, key_theta = jax.random.split(key)
         w = self.network.init(key_w, self.config.sparsity)
-        theta = None
+        theta: Any = None
         if self._rule.has_auxiliary:
             theta = self.network.init(key_theta, self.config.sparsity)
         perception, seen = first_sight(observation)

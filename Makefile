@@ -1,0 +1,48 @@
+# Everything from python3, pip and make alone. `make setup` is a no-op the second time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+WORKERS ?= 2
+
+.PHONY: setup demo test lint types pytest test-minatar bench lock clean
+
+setup: $(INSTALLED)
+
+$(INSTALLED): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+demo: setup
+	$(BIN)/eligrad demo
+
+test: lint types pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/basedpyright
+
+pytest: setup
+	$(BIN)/python -m pytest -m "not nightly" -n $(WORKERS) --dist loadgroup
+
+# The long proof: five games against the original, at least 20,000 transitions each.
+test-minatar: setup
+	$(BIN)/python -m pytest -m nightly -n $(WORKERS) tests/minatar
+
+bench: setup
+	$(BIN)/python -m benchmarks.rules_cost
+	$(BIN)/python -m benchmarks.minatar_speed
+
+# Writes down the versions that are installed, without saying where they came from.
+lock: setup
+	(echo "# Exact versions for development and CI; written by 'make lock'."; \
+	 $(BIN)/python -m pip freeze --exclude-editable --exclude eligrad) > requirements.lock.new
+	mv requirements.lock.new requirements.lock
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
