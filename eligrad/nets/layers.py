@@ -1,0 +1,82 @@
+"""The pieces that the networks share."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from eligrad.nets.init import Initializer
+
+
+class Affine(eqx.Module):
+    """`x @ weight + bias` over the last axis; the bias starts at 0.
+
+    The weight is [fan_in, units]: at batch size 1 this is the layout in which the reverse pass is
+    fastest, because the weight's gradient, an outer product, fuses with what is done to it next.
+    """
+
+    weight: Float[Array, "fan_in units"]
+    bias: Float[Array, " units"]
+
+    def __init__(self, fan_in: int, units: int, *, init: Initializer, key: PRNGKeyArray):
+        self.weight = init(key, (fan_in, units))
+        self.bias = jnp.zeros(units, self.weight.dtype)
+
+    def __call__(self, x: Float[Array, "*rows fan_in"]) -> Float[Array, "*rows units"]:
+        """Maps each row of inputs to one row of units."""
+        y = x @ self.weight
+        return y + jnp.broadcast_to(self.bias, y.shape)
+
+
+def layer_norm(x: Float[Array, "*features"], *, epsilon: float = 1e-5) -> Float[Array, "*features"]:
+    """Normalises one sample over all of its features, without learned scale or offset.
+
+    The variance is the population's, computed in two passes: E[x²] - E[x]² would cancel
+    where the mean is large.
+    """
+    centred = x - jnp.mean(x)
+    return centred * lax.rsqrt(jnp.mean(jnp.square(centred)) + epsilon)
+
+
+def patches(
+    image: Float[Array, "height width channels"], *, size: int, stride: int
+) -> Float[Array, "rows columns fan_in"]:
+    """All `size` × `size` windows of an image, each flattened in the order row, column, channel.
+
+    `patches(x) @ filters` is a convolution without padding. Written so, it stays a (batched) matrix
+    product when every agent of a `vmap` has filters of its own, where a convolution becomes a
+    grouped one; and its reverse pass for a single sample is faster too.
+    """
+    height, width, channels = image.shape
+    rows, columns = (height - size) // stride + 1, (width - size) // stride + 1
+    shifted = [
+        image[i : i + stride * rows : stride, j : j + stride * columns : stride]
+        for i in range(size)
+        for j in range(size)
+    ]
+    return jnp.stack(shifted, axis=2).reshape(rows, columns, size * size * channels)
+
+
+def check_observation(network: str, given: tuple[int, ...], accepted: tuple[int, ...]) -> None:
+    """Raises ValueError unless `network` was given one sample of the shape it was made for."""
+    if given != accepted:
+        raise ValueError(
+            f"{network} was given an observation of shape {given}; {accepted} is accepted "
+            "(one sample: use jax.vmap for a batch)"
+        )
+
+
+def check_image_shape(network: str, shape: tuple[int, ...], smallest: int) -> None:
+    """Raises ValueError unless `shape` is (height, width, channels) and large enough."""
+    if len(shape) != 3:
+        raise ValueError(
+            f"{network} was given observation_shape={shape}, of rank {len(shape)}; "
+            "(height, width, channels) is accepted"
+        )
+    if min(shape[:2]) < smallest or shape[2] < 1:
+        raise ValueError(
+            f"{network} was given observation_shape={shape}; height and width of at least "
+            f"{smallest} and at least 1 channel are accepted"
+        )

@@ -1,0 +1,112 @@
+"""Multi-layer perceptrons, for policies and values of vector observations."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+
+from eligrad._number import Number
+from eligrad.nets.init import Initializer, orthogonal, sparse_uniform
+from eligrad.nets.layers import Affine, check_observation, layer_norm
+
+
+class MLP(eqx.Module):
+    """Dense layers with one activation between them, optionally normalised before it.
+
+    `tanh_mlp` and `streaming_mlp` make the two usual ones. All leaves are float32 arrays, so the
+    network is its own tree of parameters.
+    """
+
+    layers: tuple[Affine, ...]
+    activation: Callable[[Array], Array] = eqx.field(static=True)
+    normalize: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        hidden: tuple[int, ...] = (64, 64),
+        activation: Callable[[Array], Array],
+        normalize: bool,
+        init: Initializer,
+        output_init: Initializer,
+        key: PRNGKeyArray,
+    ):
+        sizes = (inputs, *hidden, outputs)
+        if min(sizes) < 1:
+            raise ValueError(
+                f"MLP was given inputs={inputs}, hidden={hidden}, outputs={outputs}; "
+                "sizes of at least 1 are accepted"
+            )
+        inits = [init] * len(hidden) + [output_init]
+        keys = jax.random.split(key, len(inits))
+        self.layers = tuple(
+            Affine(fan_in, units, init=layer_init, key=layer_key)
+            for fan_in, units, layer_init, layer_key in zip(
+                sizes[:-1], sizes[1:], inits, keys, strict=True
+            )
+        )
+        self.activation = activation
+        self.normalize = normalize
+
+    def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, " outputs"]:
+        """The outputs for one observation [inputs]."""
+        *hidden, output = self.layers
+        check_observation("MLP", observation.shape, self.layers[0].weight.shape[:1])
+        features = observation.astype(output.weight.dtype)
+        for layer in hidden:
+            features = layer(features)
+            if self.normalize:
+                features = layer_norm(features)
+            features = self.activation(features)
+        return output(features)
+
+
+def tanh_mlp(
+    inputs: int,
+    outputs: int,
+    *,
+    hidden: tuple[int, ...] = (64, 64),
+    output_gain: Number,
+    key: PRNGKeyArray,
+) -> MLP:
+    """PPO's networks: tanh, orthogonal weights of gain sqrt 2, and of `output_gain` in the head."""
+    return MLP(
+        inputs,
+        outputs,
+        hidden=hidden,
+        activation=jnp.tanh,
+        normalize=False,
+        init=functools.partial(orthogonal, gain=math.sqrt(2)),
+        output_init=functools.partial(orthogonal, gain=output_gain),
+        key=key,
+    )
+
+
+def streaming_mlp(
+    inputs: int,
+    outputs: int,
+    *,
+    hidden: tuple[int, ...] = (128, 128),
+    sparsity: Number,
+    key: PRNGKeyArray,
+) -> MLP:
+    """Streaming agents' networks: sparse weights, `layer_norm`, leaky ReLUs of slope 0.01."""
+    init = functools.partial(sparse_uniform, sparsity=sparsity)
+    return MLP(
+        inputs,
+        outputs,
+        hidden=hidden,
+        activation=jax.nn.leaky_relu,
+        normalize=True,
+        init=init,
+        output_init=init,
+        key=key,
+    )
