@@ -32,14 +32,15 @@ class BraxEnvironment(Environment[Any]):
         self.name = f"brax/{name}"
         with lenient_promotion():
             self._env = envs.get_environment(name, **options)
-        if not isinstance(self._env.observation_size, int):
+        # brax's own `observation_size` plays a whole reset, uncompiled; the shape is all we need.
+        _, observation = jax.eval_shape(self.reset, jax.random.key(0), ())
+        if not isinstance(observation, jax.ShapeDtypeStruct):
             raise ValueError(
-                f"{self.name} has observations of {self._env.observation_size}; only one array is "
-                "accepted"
+                f"{self.name} has observations of {observation}; only one array is accepted"
             )
         # brax maps [-1, 1] to the range of each actuator.
         self.action_space = Box(-1.0, 1.0, (self._env.action_size,))
-        self.observation_space = Box(-np.inf, np.inf, (self._env.observation_size,))
+        self.observation_space = Box(-np.inf, np.inf, observation.shape)
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Any, Shaped[Array, "..."]]:
         """Begins an episode: its first state and observation."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -255,6 +256,9 @@ def test_errors_and_deaths_of_processes_are_reported():
             with pytest.raises(ZeroDivisionError, match="fell over") as caught:
                 play(copies, [0, 1], [np.zeros(2, int)])
             assert "tiny.py" in str(caught.value.__cause__)
+        for process in copies._crew._processes:
+            os.kill(process.pid, signal.SIGINT)  # as Ctrl-C does; they leave it to the caller
+        copies.reset([0, 1])
         copies._crew._processes[1].kill()
         copies._crew._processes[1].join()
         with pytest.raises(RuntimeError, match="process ended; exit codes"):
