@@ -1,5 +1,6 @@
 """Environments: one protocol for JAX, one for the host, and `make` for both."""
 
+from eligrad.envs.check import check_env
 from eligrad.envs.core import Environment, Step, Transition, step_autoreset
 from eligrad.envs.host import HostCopies, HostEnvironment, HostTransition
 from eligrad.envs.registry import list_envs, make, register
@@ -14,6 +15,7 @@ __all__ = [
     "HostTransition",
     "Step",
     "Transition",
+    "check_env",
     "list_envs",
     "make",
     "register",
