@@ -193,7 +193,10 @@ def test_traffic_has_the_originals_odds(initialize):
         [counts(np.abs(speeds), speeds > 0), counts(ours.car_slowness, ours.goes_right)]
     )
     assert table.sum() == 2 * LANES * shuffles
-    assert chi2_contingency(table).pvalue > 1e-3, table
+    # Pooled, the few numbers of a margin show a small bias that eighty cells would hide.
+    by_lane = table.reshape(2, LANES, SLOWEST, 2)
+    for pooled in (table, by_lane.sum(axis=(1, 2)), by_lane.sum(axis=(1, 3))):
+        assert chi2_contingency(pooled).pvalue > 1e-3, pooled
 
 
 def test_largest_uniform_number_is_the_slowest_car():
