@@ -1,0 +1,282 @@
+"""The streaming agents once more, in NumPy: plain loops, double precision, derivatives by hand.
+
+Written from the formulas and sharing no code with the library, to be held against it. Parameters
+are flat lists, weight and bias of each layer in turn; a layer's weight is [fan_in, units].
+"""
+
+import numpy as np
+
+LEAK = 0.01
+NORM_EPSILON = 1e-5
+SCALE_EPSILON = 1e-8
+
+
+# Networks: [3 x 3 convolution for images], dense layers, each but the last normalised and leaky.
+
+
+def windows(image):
+    """The 3 x 3 windows of an image, one per row, each in the order row, column, channel."""
+    height, width, _ = image.shape
+    rows = np.zeros(((height - 2) * (width - 2), 9 * image.shape[2]))
+    for i in range(height - 2):
+        for j in range(width - 2):
+            rows[i * (width - 2) + j] = image[i : i + 3, j : j + 3].ravel()
+    return rows
+
+
+def norm(x):
+    mean = x.sum() / x.size
+    variance = ((x - mean) ** 2).sum() / x.size
+    return (x - mean) / np.sqrt(variance + NORM_EPSILON)
+
+
+def norm_backward(x, d_y):
+    """dL/dx from dL/dy: y = c / s with c = x - mean(x) and s = sqrt(mean(c²) + ε)."""
+    centred = x - x.sum() / x.size
+    s = np.sqrt((centred**2).sum() / x.size + NORM_EPSILON)
+    d_centred = d_y / s - centred * (d_y * centred).sum() / (x.size * s**3)
+    return d_centred - d_centred.sum() / x.size
+
+
+def leaky(x):
+    return np.where(x > 0, x, LEAK * x)
+
+
+def forward(params, observation):
+    """Action values, and what the backward pass needs: inputs and pre-activations by layer."""
+    layers = list(zip(params[::2], params[1::2], strict=True))
+    seen, features = [], np.asarray(observation, np.float64)
+    for number, (weight, bias) in enumerate(layers):
+        inputs = windows(features) if features.ndim == 3 else features.reshape(1, -1)
+        before = inputs @ weight + bias
+        seen.append((inputs, before))
+        if number < len(layers) - 1:
+            # Flattened in the order row, column, filter.
+            features = leaky(norm(before)).reshape(-1)
+    return seen[-1][1][0], seen
+
+
+def q_values(params, observation):
+    return forward(params, observation)[0]
+
+
+def gradient(params, observation, weights):
+    """The gradient of `weights · q(observation)` in the parameters."""
+    _, seen = forward(params, observation)
+    d_before = np.asarray(weights, np.float64).reshape(1, -1)
+    gradients = []
+    for number in reversed(range(len(seen))):
+        inputs, _ = seen[number]
+        gradients = [inputs.T @ d_before, d_before.sum(axis=0), *gradients]
+        if number > 0:
+            below = seen[number - 1][1]
+            d_features = (d_before @ params[2 * number].T).reshape(below.shape)
+            d_before = norm_backward(below, d_features * np.where(norm(below) > 0, 1.0, LEAK))
+    return gradients
+
+
+# Running statistics.
+
+
+class Statistics:
+    """Mean and squared deviations of all that was seen (Welford)."""
+
+    def __init__(self, shape):
+        self.n, self.mean, self.squares = 0, np.zeros(shape), np.zeros(shape)
+
+    def see(self, x):
+        x = np.asarray(x, np.float64)
+        self.n += 1
+        before = x - self.mean
+        self.mean = self.mean + before / self.n
+        self.squares = self.squares + before * (x - self.mean)
+
+    def variance(self):
+        return self.squares / (self.n - 1) if self.n > 1 else np.ones_like(self.squares)
+
+    def deviation(self):
+        return np.sqrt(self.variance() + SCALE_EPSILON)
+
+    def normalised(self, x):
+        return (np.asarray(x, np.float64) - self.mean) / self.deviation()
+
+
+# Optimisers, each one step along a direction.
+
+
+class SGD:
+    def __init__(self, step_size):
+        self.step_size = step_size
+
+    def step(self, params, direction):
+        return [p + self.step_size * d for p, d in zip(params, direction, strict=True)]
+
+
+class Adam:
+    """Kingma and Ba's, with its usual constants."""
+
+    def __init__(self, step_size):
+        self.step_size, self.t = step_size, 0
+        self.m, self.v = [], []
+
+    def step(self, params, direction):
+        if self.t == 0:
+            self.m = [np.zeros_like(p) for p in params]
+            self.v = [np.zeros_like(p) for p in params]
+        self.t += 1
+        self.m = [0.9 * m + 0.1 * d for m, d in zip(self.m, direction, strict=True)]
+        self.v = [0.999 * v + 0.001 * d**2 for v, d in zip(self.v, direction, strict=True)]
+        moved = []
+        for p, m, v in zip(params, self.m, self.v, strict=True):
+            m_hat, v_hat = m / (1 - 0.9**self.t), v / (1 - 0.999**self.t)
+            moved.append(p + self.step_size * m_hat / (np.sqrt(v_hat) + 1e-8))
+        return moved
+
+
+def obgd_step(params, z, delta, step_size, kappa):
+    norm_1 = sum(np.abs(leaf).sum() for leaf in z)
+    bound = step_size * kappa * max(abs(delta), 1.0) * norm_1
+    return [
+        p + step_size / max(bound, 1.0) * delta * leaf for p, leaf in zip(params, z, strict=True)
+    ]
+
+
+# The agent.
+
+
+class Agent:
+    """One agent in one world. `settings` has the fields of the library's `QLambdaConfig`.
+
+    The rule td has no auxiliary parameters: `theta` is then empty.
+    """
+
+    def __init__(self, settings, w, theta, observation):
+        self.s = settings
+        self.w, self.theta = w, theta
+        self.forget()
+        self.observations, self.returns = Statistics(np.shape(observation)), Statistics(())
+        self.u = 0.0
+        self.observations.see(observation)
+        self.x = self.observations.normalised(observation)
+        self.step, self.planned = 0, None
+        self.smallest_gap = np.inf
+        if settings.optimizer != "obgd":
+            make = {"sgd": SGD, "adam": Adam}[settings.optimizer]
+            self.optimizer_w = make(settings.step_size)
+            self.optimizer_theta = make(settings.h_scale * settings.step_size)
+
+    def forget(self):
+        """Empties the traces: what is alive of them, `discount · z`, is then zero."""
+        self.z_w = [np.zeros_like(p) for p in self.w]
+        self.z_theta = [np.zeros_like(p) for p in self.theta]
+        self.z_h, self.discount = 0.0, 0.0
+
+    def epsilon(self, step):
+        share = min(step / self.s.exploration_steps, 1.0)
+        return (1 - share) * self.s.epsilon_start + share * self.s.epsilon_end
+
+    def best(self, q):
+        """The first of the largest; how near the second came is remembered."""
+        second, first = np.sort(q)[-2:]
+        self.smallest_gap = min(self.smallest_gap, first - second)
+        best = 0
+        for action in range(len(q)):
+            if q[action] > q[best]:
+                best = action
+        return best
+
+    def choose(self, q, step, uniforms):
+        explore, which = uniforms
+        action = int(which * len(q)) if explore < self.epsilon(step) else self.best(q)
+        return action, action == self.best(q)
+
+    def act(self, uniforms):
+        if self.planned is None:
+            self.action, self.greedy = self.choose(q_values(self.w, self.x), self.step, uniforms)
+        else:
+            self.action, self.greedy = self.planned
+        return self.action
+
+    def target_policy(self, q, uniforms):
+        """How much each next action counts; the next action itself, where it is fixed already."""
+        if self.s.target == "max":
+            return np.eye(len(q))[self.best(q)], None
+        if self.s.target == "sarsa":
+            following = self.choose(q, self.step + 1, uniforms)
+            return np.eye(len(q))[following[0]], following
+        epsilon = self.epsilon(self.step + 1)
+        policy = np.full(len(q), epsilon / len(q))
+        policy[self.best(q)] += 1 - epsilon
+        return policy, None
+
+    def learn(self, reward, terminated, truncated, next_observation, observation, uniforms):
+        s, ended = self.s, terminated or truncated
+        # Each observation is counted, then normalised.
+        self.u = s.gamma * self.u * (1 - ended) + reward
+        self.returns.see(self.u)
+        r = reward / self.returns.deviation()
+        self.observations.see(next_observation)
+        x_next = self.observations.normalised(next_observation)
+        if ended:
+            self.observations.see(observation)
+            x_following = self.observations.normalised(observation)
+        else:
+            x_following = x_next
+
+        taken = np.eye(len(q_values(self.w, self.x)))[self.action]
+        v = taken @ q_values(self.w, self.x)
+        grad_v = gradient(self.w, self.x, taken)
+        q_next = q_values(self.w, x_next)
+        policy, following = self.target_policy(q_next, uniforms)
+        discount = 0.0 if terminated else s.gamma
+        self.delta = delta = r + discount * (policy @ q_next) - v
+        grad_next = gradient(self.w, x_next, policy)
+        grad_delta = [discount * b - a for a, b in zip(grad_v, grad_next, strict=True)]
+
+        # Only a greedy target policy is strayed from by an exploratory action.
+        strayed = s.target == "max" and not self.greedy
+        if strayed and s.trace_cut == "watkins":
+            self.forget()
+        decay = self.discount * s.lam
+        self.z_w = [decay * z + g for z, g in zip(self.z_w, grad_v, strict=True)]
+        h, grad_h = 0.0, []
+        if s.rule != "td":
+            h = taken @ q_values(self.theta, self.x)
+            grad_h = gradient(self.theta, self.x, taken)
+            self.z_h = decay * self.z_h + h
+            self.z_theta = [decay * z + g for z, g in zip(self.z_theta, grad_h, strict=True)]
+
+        if s.rule == "td":
+            delta_w = [delta * z for z in self.z_w]
+        elif s.rule == "gtd2":
+            delta_w = [-self.z_h * gd for gd in grad_delta]
+        else:
+            delta_w = [
+                delta * z - h * gv - self.z_h * gd
+                for z, gv, gd in zip(self.z_w, grad_v, grad_delta, strict=True)
+            ]
+        if s.optimizer == "obgd":
+            self.w = obgd_step(self.w, self.z_w, delta, s.step_size, s.kappa)
+        else:
+            self.w = self.optimizer_w.step(self.w, delta_w)
+        if s.rule != "td":
+            beta = s.beta if s.rule == "tdrc" else 0.0
+            delta_theta = [
+                delta * z - h * g - beta * p
+                for z, g, p in zip(self.z_theta, grad_h, self.theta, strict=True)
+            ]
+            self.theta = self.optimizer_theta.step(self.theta, delta_theta)
+
+        self.discount = discount
+        if ended or (strayed and s.trace_cut == "after"):
+            self.forget()
+        self.planned = None if ended else following
+        self.x, self.step = x_following, self.step + 1
+
+    def alive(self):
+        """What of the traces is passed on to the next step, before λ."""
+        traces = [self.discount * z for z in self.z_w]
+        if self.theta:
+            traces += [np.asarray(self.discount * self.z_h)]
+            traces += [self.discount * z for z in self.z_theta]
+        return traces
