@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 from jaxtyping import Array, Shaped
 
 Number = int | float | Shaped[Array, ""]
+
+Leaf = Any
+"""A number in a settings pytree: a batch of them inside `vmap`'s arguments, and whatever a
+transformation puts in its place meanwhile."""
 
 
 def check_number(name: str, value: Number, holds: Callable[[float], bool], accepted: str) -> None:

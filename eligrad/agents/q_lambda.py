@@ -15,11 +15,12 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from eligrad import normalize, rules
-from eligrad._number import Number
+from eligrad._number import Leaf, Number
 from eligrad.agents.network import Network
 from eligrad.agents.optimizers import (
     NAMES,
@@ -42,6 +43,8 @@ from eligrad.agents.streaming import (
 from eligrad.optim import ascend
 from eligrad.rules import _checks as check
 
+_LAST_STEP = np.iinfo(np.int32).max
+
 Target = Literal["max", "sarsa", "expected"]
 
 
@@ -54,25 +57,25 @@ STATIC = {"static": True}
 class QLambdaConfig:
     """Settings; all numbers are pytree leaves, so that a `vmap` can run over them."""
 
-    lam: Number = 0.8
+    lam: Leaf = 0.8
     """Trace parameter λ, in [0, 1]."""
-    gamma: Number = 0.99
+    gamma: Leaf = 0.99
     """Discount."""
-    step_size: Number = 1e-4
+    step_size: Leaf = 1e-4
     """Step size of the value parameters w."""
-    h_scale: Number = 1.0
+    h_scale: Leaf = 1.0
     """Step size of the auxiliary parameters θ, as a multiple of `step_size`."""
-    beta: Number = 1.0
+    beta: Leaf = 1.0
     """Regularisation of θ; only the rule tdrc uses it."""
-    sparsity: Number = 0.9
+    sparsity: Leaf = 0.9
     """Share of each unit's incoming weights that start at 0."""
-    epsilon_start: Number = 1.0
+    epsilon_start: Leaf = 1.0
     """Exploration at the first step."""
-    epsilon_end: Number = 0.01
+    epsilon_end: Leaf = 0.01
     """Exploration from the end of the schedule on."""
-    exploration_steps: Number = 200_000
+    exploration_steps: Leaf = 200_000
     """Length of the linear exploration schedule, in environment steps."""
-    kappa: Number = 2.0
+    kappa: Leaf = 2.0
     """How cautious ObGD is; no other optimiser uses it."""
     optimizer: OptimizerName = dataclasses.field(default="sgd", metadata=STATIC)
     """How w and θ are moved: sgd, adam, rmsprop, obgd or adaptive-obgd."""
@@ -117,6 +120,7 @@ class QLambdaState(NamedTuple):
     planned: Bool[Array, ""]
     """Whether `action` is the one to take next, chosen in the course of the last update."""
     step: Int[Array, ""]
+    """Updates made; stays at 2^31 - 1 from there on."""
 
 
 AuxiliaryLoss = Callable[[PyTree, Float[Array, "..."], Seen], Float[Array, ""]]
@@ -191,6 +195,16 @@ class QLambda:
             choice = jax.tree.map(lambda a, b: jnp.where(state.planned, a, b), planned, choice)
         return state._replace(action=choice.action, greedy=choice.greedy), choice.action
 
+    def interrupt(self, state: QLambdaState, observation: Array) -> QLambdaState:
+        """Goes on in another episode, whose first observation this is: the traces end here."""
+        stats = normalize.update(state.perception.observations, observation)
+        return state._replace(
+            traces=state.traces._replace(discount=jnp.zeros_like(state.traces.discount)),
+            perception=state.perception._replace(observations=stats),
+            observation=normalize.normalize(stats, observation),
+            planned=jnp.zeros_like(state.planned),
+        )
+
     def greedy_action(self, state: QLambdaState, observation: Array) -> Int[Array, ""]:
         """The best action in a raw observation; the statistics are used and not changed."""
         seen = normalize.normalize(state.perception.observations, observation)
@@ -257,7 +271,7 @@ class QLambda:
             perception=perception,
             observation=seen.observation,
             planned=~ended,
-            step=state.step + 1,
+            step=jnp.minimum(state.step, _LAST_STEP - 1) + 1,
         )
         if rule.has_auxiliary:
             moved_theta, optimizer_theta = optimizer_theta.update(

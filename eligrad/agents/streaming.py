@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +15,15 @@ from eligrad._number import Number
 class Experience(NamedTuple):
     """What the world answers to an action, before any normalisation."""
 
-    reward: Float[Array, ""]
-    terminated: Bool[Array, ""]
-    truncated: Bool[Array, ""]
-    next_observation: Shaped[Array, "..."]
+    reward: Any
+    """A float scalar."""
+    terminated: Any
+    """Whether the episode ended by the task's own rules."""
+    truncated: Any
+    """Whether it was cut off from outside."""
+    next_observation: Any
     """Where the action led: bootstrap from this one."""
-    observation: Shaped[Array, "..."]
+    observation: Any
     """Where to act next: the same, or the first observation of the next episode after an end."""
 
 
@@ -113,6 +116,7 @@ def epsilon_greedy_probabilities(
     return epsilon / q.size + jnp.where(best, 1.0 - epsilon, 0.0)
 
 
+@runtime_checkable
 class StreamingAgent(Protocol):
     """The contract between agents and engines: pure functions over one pytree of a state."""
 
@@ -126,6 +130,10 @@ class StreamingAgent(Protocol):
 
     def update(self, state: Any, experience: Experience, key: PRNGKeyArray) -> tuple[Any, Signals]:
         """Learns from what the chosen action led to."""
+        ...
+
+    def interrupt(self, state: Any, observation: Any) -> Any:
+        """Goes on in another episode, of which this is the first observation."""
         ...
 
     def greedy_action(self, state: Any, observation: Any) -> Array:

@@ -1,10 +1,11 @@
 """Environments: one protocol for JAX, one for the host, and `make` for both."""
 
-from eligrad.envs.check import check_env
+from eligrad.envs.check import InvalidEnvironmentError, check_env
 from eligrad.envs.core import Environment, Step, Transition, step_autoreset
 from eligrad.envs.host import HostCopies, HostEnvironment, HostTransition
 from eligrad.envs.registry import list_envs, make, register
 from eligrad.envs.spaces import Box, Discrete
+from eligrad.envs.wrappers import TimeLimit
 
 __all__ = [
     "Box",
@@ -13,7 +14,9 @@ __all__ = [
     "HostCopies",
     "HostEnvironment",
     "HostTransition",
+    "InvalidEnvironmentError",
     "Step",
+    "TimeLimit",
     "Transition",
     "check_env",
     "list_envs",

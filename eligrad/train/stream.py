@@ -37,12 +37,12 @@ class StreamState(NamedTuple):
 
 
 class StepRecord(NamedTuple):
-    """What a step leaves behind for the host."""
+    """What a step leaves behind for the host; engines stack them to [runs, steps]."""
 
-    ended: Bool[Array, ""]
-    episode_return: Float[Array, ""]
-    episode_length: Int[Array, ""]
-    td_error: Float[Array, ""]
+    ended: Bool[Array | np.ndarray, "..."]
+    episode_return: Float[Array | np.ndarray, "..."]
+    episode_length: Int[Array | np.ndarray, "..."]
+    td_error: Float[Array | np.ndarray, "..."]
 
 
 def begin(
@@ -145,8 +145,8 @@ class Runs:
         env_seeds: np.ndarray,
     ) -> None:
         self.count = len(agent_seeds)
-        self.agents = _spread(agents, self.count)
-        self.params = _spread(params, self.count)
+        self.agents = spread(agents, self.count)
+        self.params = spread(params, self.count)
         self.env = env
         self._sharding = shard_over_devices(self.count)
         self.state: StreamState = jax.jit(
@@ -170,7 +170,7 @@ class Runs:
         return records
 
 
-def _spread(tree: PyTree, count: int) -> PyTree:
+def spread(tree: PyTree, count: int) -> PyTree:
     """Numbers that all runs share, given to each of them."""
 
     def leaf(value: Any) -> Array:

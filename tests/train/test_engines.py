@@ -1,0 +1,166 @@
+"""One stream, three engines: the compiled scan, the host's lockstep, and one call at a time."""
+
+from __future__ import annotations
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from eligrad.agents import PRESETS, QLambda, from_equinox
+from eligrad.envs.core import Environment, Step
+from eligrad.envs.gymnasium import GymnasiumEnvironment
+from eligrad.envs.spaces import Box, Discrete
+from eligrad.nets import streaming_mlp
+from eligrad.train.host import HostRuns
+from eligrad.train.online import Online
+from eligrad.train.stream import Runs
+
+STEPS, SIZE, ACTIONS = 60, 5, 3
+
+
+def record(seed: int) -> dict[str, np.ndarray]:
+    """A stream that goes its way whatever the agent does, with ends of both kinds."""
+    rng = np.random.default_rng(seed)
+    kind = rng.choice(3, size=STEPS, p=[0.8, 0.1, 0.1])
+    return {
+        "observation": rng.normal(size=(STEPS + 1, SIZE)).astype(np.float32),
+        "final": rng.normal(size=(STEPS, SIZE)).astype(np.float32),
+        "reward": rng.normal(size=STEPS).astype(np.float32),
+        "terminated": kind == 1,
+        "truncated": kind == 2,
+    }
+
+
+TAPES = jax.tree.map(lambda *leaves: np.stack(leaves), *[record(seed) for seed in (0, 1)])
+
+
+class Tape(Environment):
+    """Plays the recording whose number is its parameter."""
+
+    name = "Tape"
+    observation_space = Box(-np.inf, np.inf, (SIZE,))
+    action_space = Discrete(ACTIONS)
+
+    def default_params(self):
+        return jnp.arange(2)
+
+    def reset(self, key, params):
+        return jnp.int32(0), jnp.asarray(TAPES["observation"])[params, 0]
+
+    def step(self, key, state, action, params):
+        tape = {name: jnp.asarray(rows)[params] for name, rows in TAPES.items()}
+        ended = tape["terminated"][state] | tape["truncated"][state]
+        onward = tape["observation"][state + 1]
+        return Step(
+            state + 1,
+            jnp.where(ended, tape["final"][state], onward),
+            tape["reward"][state],
+            tape["terminated"][state],
+            tape["truncated"][state],
+        )
+
+    def restart(self, key, state, params):
+        return state, jnp.asarray(TAPES["observation"])[params, state]
+
+
+class GymnasiumTape(gymnasium.Env):
+    """The same, independently: the seed of the first reset chooses the recording."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (SIZE,), np.float32)
+    action_space = gymnasium.spaces.Discrete(ACTIONS)
+
+    def reset(self, *, seed=None, options=None):
+        if seed is not None:
+            self.tape, self.t = {name: rows[seed] for name, rows in TAPES.items()}, 0
+        return self.tape["observation"][self.t], {}
+
+    def step(self, action):
+        t, self.t = self.t, self.t + 1
+        ended = self.tape["terminated"][t] or self.tape["truncated"][t]
+        observation = self.tape["final"][t] if ended else self.tape["observation"][t + 1]
+        flags = bool(self.tape["terminated"][t]), bool(self.tape["truncated"][t])
+        return observation, float(self.tape["reward"][t]), *flags, {}
+
+
+def make_agent(preset: str) -> QLambda:
+    network = from_equinox(
+        lambda key, s: streaming_mlp(SIZE, ACTIONS, hidden=(8,), sparsity=s, key=key)
+    )
+    return QLambda(PRESETS[preset], network)
+
+
+def essence(state) -> np.ndarray:
+    """All learned numbers of an agent in one vector."""
+    parts = state.w, state.theta, state.traces, state.perception
+    leaves = jax.tree.leaves(parts)
+    return np.concatenate([np.asarray(leaf, np.float64).reshape(-1) for leaf in leaves])
+
+
+@pytest.mark.parametrize("preset", ["qrc", "sarsa-lambda", "stream-q"])
+def test_three_engines_one_run(preset):
+    agent, seeds = make_agent(preset), np.array([3, 4])
+    stream = Runs(agent, Tape(), Tape().default_params(), seeds, np.zeros(2, int))
+    records = stream.advance(STEPS)
+
+    host = HostRuns(agent, GymnasiumEnvironment(GymnasiumTape), seeds, np.array([0, 1]))
+    host_records = host.advance(STEPS // 2), host.advance(STEPS - STEPS // 2)
+    host.close()
+    for name in records._fields:
+        joined = np.concatenate([getattr(part, name) for part in host_records], axis=1)
+        np.testing.assert_allclose(getattr(records, name), joined, rtol=1e-5, atol=1e-5)
+
+    for run in range(2):
+        tape = {name: rows[run] for name, rows in TAPES.items()}
+        online = Online(agent, seed=int(seeds[run]))
+        actions = [online.observe(tape["observation"][0])]
+        for t in range(STEPS):
+            ended = tape["terminated"][t] or tape["truncated"][t]
+            arrived = tape["final"][t] if ended else tape["observation"][t + 1]
+            action = online.observe(
+                arrived, tape["reward"][t], tape["terminated"][t], tape["truncated"][t]
+            )
+            assert (action is None) == ended
+            if ended:
+                action = online.observe(tape["observation"][t + 1])
+            actions.append(action)
+        compiled = jax.tree.map(lambda leaf, run=run: leaf[run], stream.state.agent)
+        lockstep = jax.tree.map(lambda leaf, run=run: leaf[run], host.state.agent)
+        for other in (lockstep, online.state):
+            np.testing.assert_allclose(essence(other), essence(compiled), rtol=2e-5, atol=2e-6)
+        assert len(set(actions)) > 1
+
+
+def test_online_refuses_what_cannot_be():
+    online = Online(make_agent("qrc"))
+    with pytest.raises(ValueError, match="comes alone"):
+        online.observe(np.zeros(SIZE, np.float32), reward=1.0)
+    online.observe(np.zeros(SIZE, np.float32))
+    with pytest.raises(ValueError, match=r"shape \(6,\)"):
+        online.observe(np.zeros(SIZE + 1, np.float32))
+    with pytest.raises(ValueError, match="dtype float64"):
+        online.observe(np.zeros(SIZE))
+    bad = np.zeros(SIZE, np.float32)
+    bad[2] = np.nan
+    with pytest.raises(ValueError, match=r"observation is nan at \(2,\)"):
+        online.observe(bad)
+    with pytest.raises(ValueError, match="reward is inf"):
+        online.observe(np.zeros(SIZE, np.float32), reward=np.inf)
+    # None of it has touched the agent.
+    assert online.observe(np.ones(SIZE, np.float32), 1.0) in range(ACTIONS)
+    assert online.steps == 1
+
+
+def test_interrupted_host_runs_begin_new_episodes():
+    host = HostRuns(
+        make_agent("qrc"), GymnasiumEnvironment(GymnasiumTape), np.arange(2), np.arange(2)
+    )
+    host.advance(5)
+    host.interrupt(np.arange(2))
+    assert not np.any(host.state.agent.traces.discount)
+    assert not np.any(host.state.episode_length)
+    again = host.advance(5)
+    host.close()
+    ended = TAPES["terminated"] | TAPES["truncated"]
+    np.testing.assert_array_equal(again.ended, ended[:, :5])
