@@ -32,6 +32,7 @@ SITES = {
     ("_spawn_diver", 0): Site(4, 1 / 2),
     ("_spawn_diver", 1): Site(5),
 }
+START = minatar.Environment("seaquest").env
 LISTS = ("f_bullets", "e_bullets", "e_fish", "e_subs", "divers")
 
 
@@ -239,7 +240,7 @@ def immortal_play(frames: int, seed: int) -> Iterator[tuple[Any, Frame]]:
 
 def scene(rng: np.random.Generator) -> Any:
     """A crowded moment: everything in two or three rows around the player."""
-    game = minatar.Environment("seaquest").env
+    game = fork(START)
     set_ramp(game, int(rng.choice([0, 2, 4, 19])))
     game.ramping = bool(rng.random() < 0.8)
     rows = rng.choice(np.arange(1, 9), size=int(rng.integers(1, 4)), replace=False)

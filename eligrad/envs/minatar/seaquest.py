@@ -12,9 +12,10 @@ the lead of A the number of frames after which B will be where A is now, at toda
 shortening of the interval lowers it, by the cells between them. At most one enemy appears per
 frame, so the lead starts at 1 or more. The interval shortens three times, 5 → 4 → 3 → 2, and
 until then enemies appear at least 19, 17 and 15 frames apart: a lead of 19 drops to 15, 11 and 7
-at worst and never to 0. Hence a cell holds at most one enemy per value of the timer, and the
-*oldest* of a cell, which the original finds first in its lists, is the one with the *smallest
-timer*. It also means that no two enemies enter a cell in the same frame.
+at worst and never to 0. (A test goes through all the times at which the interval can shorten.)
+Hence a cell holds at most one enemy per value of the timer, and the *oldest* of a cell, which the
+original finds first in its lists, is the one with the *smallest timer*. It also means that no two
+enemies enter a cell in the same frame.
 
 **Things of one kind and course in one cell are interchangeable.** Enemy bullets of one course
 have no other property, so a set stands for the list. A friendly bullet always flies away from
@@ -47,7 +48,7 @@ LAST_RAMP = SLOWEST_SPAWN - FASTEST_SPAWN
 FEWEST_DIVERS = -(2**30)
 """Each surfacing without divers costs one more; the original would count on for ever."""
 
-# Boards are flat, row after row: XLA vectorises a loop over 100 cells, but not ten over 10.
+# Boards are flat, row after row: one loop over 100 cells is faster than ten over 10.
 CELLS = np.arange(SIZE * SIZE, dtype=np.int32)
 ROWS, COLUMNS = np.divmod(CELLS, np.int32(SIZE))
 NOT_FIRST_COLUMN = np.where(COLUMNS > 0, -1, 0).astype(np.int32)
@@ -117,8 +118,9 @@ def _total(board: Array) -> Array:
 def _settle(board: Array) -> Array:
     """The same board (its words lie below 2³⁰ - 1), but computed once.
 
-    Left alone, XLA computes a cell again for every cell that looks at it, and for those in turn:
-    three to five times the work of a frame. It does not do so with what it holds to be expensive.
+    Left alone, XLA on CPUs computes a cell again for every cell that looks at it, and so on back
+    to the start of the frame: three times the work. It spares what it holds to be expensive, such
+    as a remainder.
     """
     return lax.rem(board, jnp.full_like(board, 2**30 - 1))
 
@@ -150,6 +152,7 @@ class Seaquest(Game):
 
     name = "MinAtar/Seaquest-v1"
     actions = (0, 1, 2, 3, 4, 5)
+    # The spelling of the gauges is the original's.
     channels = (
         "sub_front",
         "sub_back",
@@ -210,8 +213,8 @@ class Seaquest(Game):
         diver = jnp.where(diver_right, DIVER_RIGHT, DIVER_LEFT)
         drifters |= jnp.where(diver_cell & diver_due, diver, 0)
 
-        # One sum answers who of the divers meets the player, and whether a new enemy would
-        # appear against the course of its row.
+        # One sum answers which divers meet the player (at most one of each course), and above
+        # their bits whether a new enemy would appear against the course of its row.
         divers_move = game.diver_timer % DIVER_MOVE_INTERVAL == 1
         comes_right = here | ((cell - 1 == CELLS) & (x > 0) & divers_move)
         comes_left = here | ((cell + 1 == CELLS) & (x < SIZE - 1) & divers_move)
@@ -271,7 +274,7 @@ class Seaquest(Game):
         hit |= hit_arriving
         drifters = jnp.where(hit, drifters & ~FRIENDLY, drifters)
 
-        # One sum counts the hits and tells whether the player was met.
+        # One sum counts the hits (at most two) and above them tells whether the player was met.
         harm = enemies | arriving | hostile_before | (drifters & HOSTILE)
         harmed = here & (harm != 0)
         met = _total(_int(hit) + jnp.where(harmed, 8, 0))
