@@ -1,14 +1,14 @@
 """The streaming engine: environment and agent in one compiled scan, any number of them at once.
 
 A run is one agent in one world. `begin` makes runs and `advance` moves all of them on by a number
-of steps: one program, vmapped over runs that may differ in seed, settings and the environment's
-numbers, and sharded over the devices at hand. Every random number of step t comes from
+of steps: one program for all runs, which may differ in seed, settings and the environment's
+numbers, spread over the devices at hand. Every random number of step t comes from
 `fold_in(key, t)`, so that chunks of any size give the same run.
 """
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -33,7 +33,8 @@ class StreamState(NamedTuple):
     """Sum of the raw rewards of the episode so far."""
     episode_length: Int[Array, ""]
     fault_step: Int[Array, ""]
-    """First step at which the environment gave a number that is not finite; -1 if none did."""
+    """First step at which the environment gave a number that is not finite, counted from 1; 0 if
+    its very first observation had one, -1 if all is well."""
 
 
 class StepRecord(NamedTuple):
@@ -60,7 +61,7 @@ def begin(
         step=jnp.zeros((), jnp.int32),
         episode_return=jnp.zeros((), jnp.float32),
         episode_length=jnp.zeros((), jnp.int32),
-        fault_step=jnp.full((), -1, jnp.int32),
+        fault_step=jnp.where(_all_finite(observation), jnp.int32(-1), jnp.int32(0)),
     )
 
 
@@ -111,14 +112,15 @@ def _step(
         td_error=signals.td_error,
     )
     step = state.step + 1
-    faulty = ~(jnp.isfinite(world.reward) & _all_finite(world.next_observation))
+    sound = jnp.isfinite(world.reward) & _all_finite(world.next_observation)
+    sound &= _all_finite(world.observation)
     state = state._replace(
         agent=learned,
         env=world.state,
         step=step,
         episode_return=jnp.where(ended, 0.0, record.episode_return),
         episode_length=jnp.where(ended, 0, record.episode_length),
-        fault_step=jnp.where(faulty & (state.fault_step < 0), step, state.fault_step),
+        fault_step=jnp.where(~sound & (state.fault_step < 0), step, state.fault_step),
     )
     return state, record
 
@@ -150,24 +152,48 @@ class Runs:
         self.env = env
         self._sharding = shard_over_devices(self.count)
         self.state: StreamState = jax.jit(
-            jax.vmap(lambda agent, params, a, e: begin(agent, env, params, a, e)),
-            out_shardings=self._sharding,
+            for_each_run(lambda agent, *run: begin(agent, env, *run), self._sharding)
         )(self.agents, self.params, jnp.asarray(agent_seeds), jnp.asarray(env_seeds))
-        self._advance = jax.jit(
-            self._advance_all, static_argnums=3, donate_argnums=2, out_shardings=self._sharding
-        )
+        self._advance = jax.jit(self._advance_all, static_argnums=3, donate_argnums=2)
 
     def _advance_all(
         self, agents: Any, params: Any, state: StreamState, steps: int
     ) -> tuple[StreamState, StepRecord]:
-        return jax.vmap(functools.partial(advance, env=self.env, steps=steps))(
-            agents, params=params, state=state
-        )
+        return for_each_run(
+            lambda agent, params, state: advance(agent, self.env, params, state, steps),
+            self._sharding,
+        )(agents, params, state)
 
     def advance(self, steps: int) -> StepRecord:
         """Moves all runs on; returns records of shape [runs, steps]."""
         self.state, records = self._advance(self.agents, self.params, self.state, steps)
         return records
+
+    def close(self) -> None:
+        """Nothing to free here; there for engines that have."""
+
+
+def for_each_run(function: Callable[..., Any], sharding: NamedSharding) -> Callable[..., Any]:
+    """`function` of one run, for all runs of a leading axis, a share of them on each device.
+
+    An accelerator takes its share at once, by `vmap`. A CPU takes one run after the other: the
+    parameters and traces of one agent stay in its cache where those of many do not, and a run is
+    then the same program, bit for bit, whatever other runs there are.
+    """
+    in_turn = all(device.platform == "cpu" for device in sharding.device_set)
+
+    def share(*arguments: Any) -> Any:
+        if in_turn:
+            return jax.lax.map(lambda run: function(*run), arguments)
+        return jax.vmap(function)(*arguments)
+
+    return jax.shard_map(
+        share,
+        mesh=sharding.mesh,
+        in_specs=sharding.spec,
+        out_specs=sharding.spec,
+        check_vma=False,
+    )
 
 
 def spread(tree: PyTree, count: int) -> PyTree:
