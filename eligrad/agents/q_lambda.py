@@ -146,6 +146,10 @@ class QLambda:
     def _rule(self) -> rules.Rule:
         return rules.get(self.config.rule)
 
+    @property
+    def _follows_traces(self) -> bool:
+        return self.optimizer is None and follows_traces(self.config.optimizer)
+
     def _optimizer(self, step_size: Number) -> optax.GradientTransformationExtraArgs:
         if self.optimizer is not None:
             return ascend(self.optimizer(step_size))
@@ -160,6 +164,11 @@ class QLambda:
     def init(self, key: PRNGKeyArray, observation: Array) -> QLambdaState:
         """The state at the first observation, before the first action."""
         self.config.check()
+        if self.auxiliary_loss is not None and self._follows_traces:
+            raise ValueError(
+                f"auxiliary_loss is given and optimizer is {self.config.optimizer!r}, which moves "
+                "along the traces alone; sgd, adam, rmsprop or an optimiser of your own is accepted"
+            )
         key_w, key_theta = jax.random.split(key)
         w = self.network.init(key_w, self.config.sparsity)
         theta: Any = None
@@ -258,7 +267,7 @@ class QLambda:
             gradient = jax.grad(self.auxiliary_loss)(state.w, state.observation, seen)
             direction = jax.tree.map(jnp.subtract, direction, gradient)
 
-        if self.optimizer is None and follows_traces(c.optimizer):
+        if self._follows_traces:
             direction = traces.w
         optimizer_w, optimizer_theta = self._optimizers()
         moved_w, optimizer_w = optimizer_w.update(
