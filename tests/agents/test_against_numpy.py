@@ -12,15 +12,9 @@ from eligrad.agents import PRESETS, Network, QLambda, from_equinox
 from eligrad.nets import CNN, MinAtarCNN, streaming_mlp
 from eligrad.nets.cnn import Window
 from tests.agents import reference
-from tests.agents.stream import record
+from tests.agents.stream import COMPILE_QUICKLY, record
 
 STEPS, ACTIONS = 200, 3
-
-COMPILE_QUICKLY = {
-    "xla_backend_optimization_level": 0,
-    "xla_llvm_disable_expensive_passes": True,
-}
-"""Each program runs for milliseconds: what takes time is its compilation."""
 
 
 def network(make):

@@ -1,0 +1,365 @@
+"""The agents as programs: transformations, networks, optimisers, refusals, exploration."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from eligrad import normalize
+from eligrad.agents import (
+    PRESETS,
+    TITLES,
+    Network,
+    QLambda,
+    QLambdaConfig,
+    default_network,
+    from_equinox,
+)
+from eligrad.agents.streaming import epsilon_greedy, epsilon_greedy_probabilities
+from eligrad.nets import streaming_mlp
+from tests.agents.stream import COMPILE_QUICKLY, record
+
+INPUTS, ACTIONS, STEPS = 5, 3, 12
+NET = from_equinox(lambda key, s: streaming_mlp(INPUTS, ACTIONS, hidden=(4,), sparsity=s, key=key))
+STREAM = record(STEPS, (INPUTS,), np.float32, seed=1)
+BASE = QLambdaConfig(
+    step_size=0.05, sparsity=0.4, epsilon_start=0.5, epsilon_end=0.1, exploration_steps=8
+)
+
+
+def run(agent, init_key):
+    """The agent's final state after the recorded stream, and its actions."""
+
+    def step(state, inputs):
+        experience, act_key, update_key = inputs
+        state, action = agent.act(state, act_key)
+        state, _ = agent.update(state, experience, update_key)
+        return state, action
+
+    inputs = (STREAM.experience, STREAM.act_keys, STREAM.update_keys)
+    return jax.lax.scan(step, agent.init(init_key, jnp.asarray(STREAM.first)), inputs)
+
+
+def numbers(agent):
+    """With all settings as arrays, so that agents that differ only in them share a program."""
+    return jax.tree.map(jnp.float32, agent)
+
+
+alone = jax.jit(run, compiler_options=COMPILE_QUICKLY)
+together = jax.jit(jax.vmap(run), compiler_options=COMPILE_QUICKLY)
+
+
+def _one_step(agent):
+    """The state before the first update, and after it."""
+    state = agent.init(jax.random.key(5), jnp.asarray(STREAM.first))
+    state, _ = agent.act(state, STREAM.act_keys[0])
+    experience = jax.tree.map(lambda x: jnp.asarray(x[0]), STREAM.experience)
+    return state, agent.update(state, experience, STREAM.update_keys[0])[0]
+
+
+def assert_close(a, b, tolerance=2e-6):
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
+
+
+# Transformations.
+
+
+def test_jit_changes_nothing():
+    agent = QLambda(BASE, NET)
+    assert_close(jax.jit(lambda: _one_step(agent))(), _one_step(agent))
+
+
+def test_seeds_in_a_vmap_are_the_seeds_alone():
+    agent, keys = numbers(QLambda(BASE, NET)), jax.random.split(jax.random.key(1), 3)
+    runs = together(jax.tree.map(lambda x: jnp.broadcast_to(x, (3,)), agent), keys)
+    for i, key in enumerate(keys):
+        assert_close(jax.tree.map(lambda x, i=i: x[i], runs), alone(agent, key))
+
+
+@pytest.mark.parametrize("preset", ["qrc", "stream-q"])
+def test_settings_in_a_vmap_are_the_settings_alone(preset):
+    """Every number of the settings may differ from run to run of one program."""
+    rng = np.random.default_rng(0)
+    ranges = {
+        "lam": (0.0, 1.0),
+        "gamma": (0.5, 1.0),
+        "step_size": (0.01, 0.1),
+        "h_scale": (0.1, 1.0),
+        "beta": (0.0, 1.0),
+        "sparsity": (0.0, 0.9),
+        "epsilon_start": (0.5, 1.0),
+        "epsilon_end": (0.0, 0.5),
+        "exploration_steps": (1.0, 12.0),
+        "kappa": (1.0, 3.0),
+    }
+    assert set(ranges) == {f.name for f in dataclasses.fields(BASE) if not f.metadata}
+    rows = [
+        {name: np.float32(rng.uniform(*bounds)) for name, bounds in ranges.items()}
+        for _ in range(3)
+    ]
+    rows[0] |= {"lam": np.float32(0.0), "beta": np.float32(0.0)}
+    agents = [numbers(QLambda(dataclasses.replace(PRESETS[preset], **row), NET)) for row in rows]
+    keys = jax.random.split(jax.random.key(2), 3)
+    runs = together(jax.tree.map(lambda *leaves: jnp.stack(leaves), *agents), keys)
+    for i, (agent, key) in enumerate(zip(agents, keys, strict=True)):
+        assert_close(jax.tree.map(lambda x, i=i: x[i], runs), alone(agent, key), 1e-5)
+
+
+# Optimisers.
+
+
+def test_an_optimizer_by_name_is_the_same_one_given():
+    key = jax.random.key(3)
+    named = dataclasses.replace(BASE, optimizer="adam")
+    expected = alone(numbers(QLambda(named, NET)), key)
+    assert_close(alone(numbers(QLambda(BASE, NET, optimizer=optax.adam)), key), expected)
+
+
+def test_any_optax_optimizer_works():
+    def optimizer(step_size):
+        return optax.chain(optax.clip_by_global_norm(0.5), optax.adamw(step_size))
+
+    agent = QLambda(BASE, NET, optimizer=optimizer)
+    start = agent.init(jax.random.key(3), jnp.asarray(STREAM.first))
+    state, _ = alone(agent, jax.random.key(3))
+    for before, after in ((start.w, state.w), (start.theta, state.theta)):
+        moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, after)
+        assert all(np.isfinite(m) and m > 1e-3 for m in jax.tree.leaves(moved))
+
+
+# Networks.
+
+
+def _weights(seed, *shapes):
+    rng = np.random.default_rng(seed)
+    return [jnp.asarray(rng.normal(0, 0.3, shape), jnp.float32) for shape in shapes]
+
+
+def _seed_of(key):
+    return int(jax.random.key_data(key)[-1])
+
+
+def _plain_network():
+    """A dictionary of arrays and a function."""
+
+    def init(key, sparsity):
+        shapes = [(INPUTS, 4), (4,), (4, ACTIONS), (ACTIONS,)]
+        return dict(zip(("w1", "b1", "w2", "b2"), _weights(_seed_of(key), *shapes), strict=True))
+
+    def apply(params, observation):
+        hidden = jnp.tanh(observation @ params["w1"] + params["b1"])
+        return hidden @ params["w2"] + params["b2"]
+
+    return Network(init, apply)
+
+
+def test_a_dictionary_and_flax_work_alike():
+    nn = pytest.importorskip("flax.linen")
+    plain = _plain_network()
+
+    class Values(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            x = nn.tanh(nn.Dense(4)(x))
+            return nn.Dense(ACTIONS)(x)
+
+    def init(key, sparsity):
+        w1, b1, w2, b2 = plain.init(key, sparsity).values()
+        given = {"Dense_0": {"kernel": w1, "bias": b1}, "Dense_1": {"kernel": w2, "bias": b2}}
+        own = Values().init(key, jnp.zeros(INPUTS))["params"]
+        return jax.tree.map(lambda fresh, ours: ours.reshape(fresh.shape), own, given)
+
+    flax = Network(init, lambda params, x: Values().apply({"params": params}, x))
+    results = []
+    for network in (plain, flax):
+        # The keys that initialise must be known, so the beginning is not compiled.
+        state, actions = run(QLambda(BASE, network), jax.random.key(4))
+        results.append((jax.tree.leaves(state.w), jax.tree.leaves(state.theta), actions))
+    by_size = [
+        [sorted(leaves, key=np.size) for leaves in (w, theta)] + [actions]
+        for w, theta, actions in results
+    ]
+    assert_close(by_size[0], by_size[1])
+
+
+@pytest.mark.parametrize(
+    ("shape", "parameters"),
+    [
+        ((6,), 6 * 128 + 128 + 128 * 128 + 128 + 128 * 4 + 4),
+        ((10, 10, 4), 9 * 4 * 16 + 16 + 64 * 16 * 128 + 128 + 128 * 4 + 4),
+    ],
+)
+def test_default_networks(shape, parameters):
+    network = default_network(shape, 4)
+    params = jax.eval_shape(network.init, jax.random.key(0), 0.9)
+    assert sum(leaf.size for leaf in jax.tree.leaves(params)) == parameters
+
+
+def test_observations_without_a_default_network():
+    with pytest.raises(ValueError, match=r"shape \(3, 4\).*network="):
+        default_network((3, 4), 2)
+
+
+# A further loss.
+
+
+def test_the_gradient_of_an_auxiliary_loss_joins_the_update():
+    network = _plain_network()
+
+    def loss(params, observation, seen):
+        # From the features of q to the observation that followed: all of its arguments matter.
+        features = jnp.tanh(observation @ params["w1"] + params["b1"])
+        return jnp.sum((jnp.sum(features) - seen.next_observation) ** 2) + seen.reward
+
+    before, plain = _one_step(QLambda(BASE, network))
+    _, joined = _one_step(QLambda(BASE, network, auxiliary_loss=loss))
+    arrived = normalize.normalize(
+        normalize.update(
+            normalize.update(normalize.init_stats((INPUTS,)), jnp.asarray(STREAM.first)),
+            jnp.asarray(STREAM.experience.next_observation[0]),
+        ),
+        jnp.asarray(STREAM.experience.next_observation[0]),
+    )
+    features = np.tanh(np.asarray(before.w["b1"]))  # the first observation normalises to 0
+    slope = 2 * np.sum(features.sum() - np.asarray(arrived)) * (1 - features**2)
+    step = np.asarray(joined.w["b1"] - plain.w["b1"])
+    np.testing.assert_allclose(step, -0.05 * slope, rtol=1e-4)
+    assert_close([joined.w["w2"], joined.theta], [plain.w["w2"], plain.theta])
+
+
+def test_an_auxiliary_loss_that_could_not_join_is_refused():
+    """ObGD is fed with the trace alone."""
+    config = dataclasses.replace(BASE, rule="td", optimizer="obgd")
+    agent = QLambda(config, NET, auxiliary_loss=lambda w, observation, seen: jnp.zeros(()))
+    with pytest.raises(ValueError, match=r"auxiliary_loss.*obgd"):
+        agent.init(jax.random.key(0), jnp.asarray(STREAM.first))
+
+
+# Refusals.
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lam": 1.2}, r"lam is 1\.2.*\[0, 1\]"),
+        ({"lam": float("nan")}, "lam is nan"),
+        ({"gamma": -0.1}, r"gamma is -0\.1"),
+        ({"step_size": -1e-3}, r"step_size is -0\.001.*\[0, ∞\)"),
+        ({"h_scale": -1.0}, r"h_scale is -1\.0"),
+        ({"beta": -1.0}, r"beta is -1\.0"),
+        ({"sparsity": 90.0}, r"sparsity is 90\.0"),
+        ({"epsilon_start": 1.1}, r"epsilon_start is 1\.1"),
+        ({"epsilon_end": -0.01}, r"epsilon_end is -0\.01"),
+        ({"exploration_steps": -5}, "exploration_steps is -5"),
+        ({"kappa": -2.0}, r"kappa is -2\.0"),
+        ({"rule": "tdcr"}, "rule is 'tdcr'.*did you mean 'td"),
+        ({"target": "expectde"}, "target is 'expectde'.*did you mean 'expected'"),
+        ({"trace_cut": "Watkins"}, "trace_cut is 'Watkins'.*did you mean 'watkins'"),
+        ({"optimizer": "adm"}, "optimizer is 'adm'.*did you mean 'adam'"),
+        ({"optimizer": "obgd"}, "optimizer is 'obgd' and rule 'tdrc'.*'td'"),
+        ({"optimizer": "adaptive-obgd", "rule": "gtd2"}, "adaptive-obgd.*gtd2"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_by_name(changes, message):
+    config = dataclasses.replace(BASE)
+    for name, value in changes.items():
+        # Past the type checker, which the tests have on and users have not.
+        object.__setattr__(config, name, value)
+    agent = QLambda(config, NET)
+    with pytest.raises(ValueError, match=message):
+        agent.init(jax.random.key(0), jnp.asarray(STREAM.first))
+
+
+def test_a_bad_setting_in_a_batch_is_refused_where_it_is_known():
+    config = dataclasses.replace(BASE, lam=np.array([0.5, 1.5], np.float32))
+    with pytest.raises(ValueError, match=r"lam is 1\.5"):
+        config.check()
+
+
+def test_every_preset_is_valid_and_has_a_title():
+    assert set(PRESETS) == set(TITLES)
+    for config in PRESETS.values():
+        config.check()
+
+
+# Exploration.
+
+
+def test_epsilon_is_linear_then_constant():
+    config = dataclasses.replace(
+        BASE, epsilon_start=0.9, epsilon_end=0.1, exploration_steps=200_000
+    )
+    epsilon = jax.jit(jax.vmap(QLambda(config, NET).epsilon))
+    steps = np.array([0, 1, 50_000, 100_000, 199_999, 200_000, 200_001, 2**31 - 1], np.int32)
+    expected = [0.9, 0.9 - 0.8 / 200_000, 0.7, 0.5, 0.1 + 0.8 / 200_000, 0.1, 0.1, 0.1]
+    np.testing.assert_allclose(epsilon(steps), expected, rtol=0, atol=1e-7)
+
+
+def test_the_first_step_after_the_first_is_one_further():
+    """By environment step: the schedule has moved once when the second action is chosen."""
+    state, after = _one_step(QLambda(BASE, NET))
+    assert (state.step, after.step) == (0, 1)
+
+
+def test_ties_go_to_the_first_index():
+    for q, best in (([0.5, 1.0, 1.0], 1), ([2.0, 2.0, 2.0], 0), ([-1.0, 0.0, 0.0], 1)):
+        choice = epsilon_greedy(jax.random.key(0), jnp.asarray(q), jnp.zeros(()))
+        assert (choice.action, choice.greedy) == (best, True)
+
+
+def test_a_draw_that_hits_the_best_action_is_greedy():
+    q, keys = jnp.asarray([0.0, 1.0, 1.0]), jax.random.split(jax.random.key(6), 900)
+    choice = jax.vmap(lambda key: epsilon_greedy(key, q, jnp.ones(())))(keys)
+    np.testing.assert_array_equal(choice.greedy, choice.action == 1)
+    # Four standard deviations of a binomial of 900 and 1/3.
+    np.testing.assert_allclose(np.bincount(choice.action, minlength=3), 300, atol=57)
+
+
+def test_probabilities_are_those_of_the_choice():
+    q, epsilon, n = jnp.asarray([0.3, 0.1, 0.9, 0.9]), jnp.asarray(0.4), 2000
+    keys = jax.random.split(jax.random.key(7), n)
+    chosen = jax.vmap(lambda key: epsilon_greedy(key, q, epsilon).action)(keys)
+    probabilities = epsilon_greedy_probabilities(q, epsilon)
+    np.testing.assert_allclose(probabilities, [0.1, 0.1, 0.7, 0.1], rtol=1e-6)
+    np.testing.assert_allclose(np.bincount(chosen, minlength=4) / n, probabilities, atol=0.04)
+
+
+# Looking without learning, and leaving in between.
+
+
+def test_greedy_action_uses_the_statistics_and_changes_nothing():
+    agent = QLambda(BASE, _plain_network())
+    _, state = _one_step(agent)
+    before = jax.tree.map(np.array, state)
+    raw = np.random.default_rng(0).normal(0, 3, (50, INPUTS)).astype(np.float32)
+    actions = [int(a) for a in jax.vmap(lambda x: agent.greedy_action(state, x))(raw)]
+    assert_close(jax.tree.map(np.array, state), before, tolerance=0)
+    stats = state.perception.observations
+    mean, variance = np.asarray(stats.mean, np.float64), np.asarray(normalize.variance(stats))
+    expected, unnormalised = (
+        [int(jnp.argmax(agent.network.apply(state.w, jnp.asarray(x, jnp.float32)))) for x in rows]
+        for rows in ((raw - mean) / np.sqrt(variance + 1e-8), raw)
+    )
+    assert actions == expected
+    assert actions != unnormalised
+
+
+def test_an_interrupted_agent_starts_a_new_episode_with_what_it_has_learned():
+    agent = QLambda(dataclasses.replace(BASE, target="sarsa"), NET)
+    _, state = _one_step(agent)
+    other = jnp.asarray(STREAM.first) + 1.0
+    assert state.planned
+    assert state.traces.discount > 0
+    left = agent.interrupt(state, other)
+    assert not left.planned
+    assert left.traces.discount == 0
+    assert left.perception.observations.samples == state.perception.observations.samples + 1
+    np.testing.assert_array_equal(
+        left.observation, normalize.normalize(left.perception.observations, other)
+    )
+    assert_close((left.w, left.theta, left.step), (state.w, state.theta, state.step), tolerance=0)
