@@ -225,7 +225,10 @@ class QLambda:
         """One step of learning from the transition that `state.action` led to."""
         c, rule = self.config, self._rule
         ended = experience.terminated | experience.truncated
-        perception, seen = perceive(state.perception, experience, c.gamma)
+        # The barrier keeps the compiler from normalising again for each of the uses that follow.
+        perception, seen = jax.lax.optimization_barrier(
+            perceive(state.perception, experience, c.gamma)
+        )
 
         q_tm1, pull_tm1 = jax.vjp(lambda w: self.network.apply(w, state.observation), state.w)
         q_t, pull_t = jax.vjp(lambda w: self.network.apply(w, seen.next_observation), state.w)

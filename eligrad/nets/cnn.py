@@ -81,7 +81,10 @@ class CNN(eqx.Module):
         features = observation.astype(self.output.weight.dtype)
         for window, convolution in zip(self.windows, self.convolutions, strict=True):
             windows = patches(features, size=window.size, stride=window.stride)
-            features = jax.nn.leaky_relu(layer_norm(convolution(windows)))
+            filtered = convolution(windows)
+            # Flat, since a reduction over one axis is what GPU compilers fuse with its neighbours.
+            flat = jax.nn.leaky_relu(layer_norm(jnp.ravel(filtered)))
+            features = flat.reshape(filtered.shape)
         features = jax.nn.leaky_relu(layer_norm(self.hidden(jnp.ravel(features))))
         return self.output(features)
 
