@@ -21,8 +21,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from eligrad.agents import PRESETS, QLambda, default_network
-from eligrad.envs import Environment, make
+from eligrad.agents import PRESETS, QLambda, QLambdaConfig, default_network
+from eligrad.envs import Discrete, Environment, make
 from eligrad.train.stream import Runs
 
 GAMES = ("Breakout", "SpaceInvaders", "Asterix", "Freeway", "Seaquest")
@@ -34,72 +34,91 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "q-lambda": ("q-lambda", {}),
     "qc": ("qc", {}),
     "gq2": ("gq2", {}),
-    "random": ("q-lambda", {"epsilon_start": 1.0, "epsilon_end": 1.0, "step_size": 0.0}),
+    "random": ("q-lambda", {"epsilon_end": 1.0, "step_size": 0.0}),
 }
 POINTS = 50
 DIVERGED = 1e6
 """An absolute TD error above this, of normalised rewards, counts as divergence."""
 
 
-def run(game: str, variant: str, steps: int, seeds: int, chunk: int) -> dict[str, Any]:
+def config_of(variant: str, steps: int) -> QLambdaConfig:
     preset, changes = VARIANTS[variant]
-    config = (
-        dataclasses.replace(PRESETS[preset], exploration_steps=0.2 * steps, **changes)
-        if variant != "random"
-        else dataclasses.replace(PRESETS[preset], **changes)
-    )
+    return dataclasses.replace(PRESETS[preset], exploration_steps=0.2 * steps, **changes)
+
+
+def programs(variants: list[str], steps: int) -> list[list[str]]:
+    """Variants that differ in numbers alone share a program."""
+    groups: dict[Any, list[str]] = {}
+    for variant in variants:
+        shape = jax.tree.structure(config_of(variant, steps))
+        groups.setdefault(shape, []).append(variant)
+    return list(groups.values())
+
+
+def run(
+    game: str, variants: list[str], steps: int, seeds: int, chunk: int
+) -> dict[str, dict[str, Any]]:
+    """Results by variant; all of them have the same seeds."""
     env = make(f"MinAtar/{game}-v1")
     assert isinstance(env, Environment)
-    agent = QLambda(config, default_network(env.observation_space.shape, env.action_space.n))
+    assert isinstance(env.action_space, Discrete)
+    configs = [config_of(variant, steps) for variant in variants]
+    batch = jax.tree.map(lambda *numbers: np.repeat(np.float32(numbers), seeds), *configs)
+    agents = QLambda(batch, default_network(env.observation_space.shape, env.action_space.n))
+    seed_of = np.tile(np.arange(seeds), len(variants))
+    count = len(seed_of)
+
     began = time.perf_counter()
-    runs = Runs(agent, env, env.default_params(), np.arange(seeds), 10_000 + np.arange(seeds))
-    totals, counts = np.zeros((2, seeds, POINTS))
-    final_total, final_count = np.zeros((2, seeds))
-    diverged_at = np.full(seeds, -1)
+    runs = Runs(agents, env, env.default_params(), seed_of, 10_000 + seed_of)
+    totals, counts = np.zeros((2, count, POINTS))
+    final_total, final_count = np.zeros((2, count))
+    diverged_at = np.full(count, -1)
     compiled = 0.0
     for first in range(0, steps, chunk):
         records = runs.advance(min(chunk, steps - first))
-        ended, returns = np.asarray(records.ended), np.asarray(records.episode_return)
-        error = np.abs(np.asarray(records.td_error))
-        bad = ~(error < DIVERGED)
-        for seed in np.flatnonzero(bad.any(axis=1) & (diverged_at < 0)):
-            diverged_at[seed] = first + int(np.argmax(bad[seed])) + 1
-        for seed, t in np.argwhere(ended):
-            step = first + t
-            point = step * POINTS // steps
-            totals[seed, point] += returns[seed, t]
-            counts[seed, point] += 1
-            if step >= 0.9 * steps:
-                final_total[seed] += returns[seed, t]
-                final_count[seed] += 1
+        returns = np.asarray(records.episode_return)
+        bad = ~(np.abs(np.asarray(records.td_error)) < DIVERGED)
+        for i in np.flatnonzero(bad.any(axis=1) & (diverged_at < 0)):
+            diverged_at[i] = first + int(np.argmax(bad[i])) + 1
+        row, t = np.nonzero(np.asarray(records.ended))
+        np.add.at(totals, (row, (first + t) * POINTS // steps), returns[row, t])
+        np.add.at(counts, (row, (first + t) * POINTS // steps), 1)
+        late = first + t >= 0.9 * steps
+        np.add.at(final_total, row[late], returns[row, t][late])
+        np.add.at(final_count, row[late], 1)
         if first == 0:
             compiled = time.perf_counter() - began
     wall = time.perf_counter() - began
     with np.errstate(invalid="ignore"):
         final, curve = final_total / final_count, totals / counts
-    finished = final[~np.isnan(final)]
-    return {
-        "game": game,
-        "variant": variant,
-        "config": dataclasses.asdict(config),
-        "steps": steps,
-        "seeds": seeds,
-        "final_mean": float(np.mean(finished)),
-        "final_standard_error": float(np.std(finished, ddof=1) / np.sqrt(len(finished))),
-        "final_per_seed": final.tolist(),
-        "diverged_at": diverged_at.tolist(),
-        "grid": [(i + 1) * steps // POINTS for i in range(POINTS)],
-        "curve_per_seed": np.round(curve, 4).tolist(),
-        "wall_seconds": wall,
-        "first_chunk_seconds": compiled,
-        "steps_per_second_in_sum": seeds * (steps - chunk) / (wall - compiled),
-        "made_with": {
-            "command": " ".join(["python -m benchmarks.minatar_learning", *sys.argv[1:]]),
-            "python": platform.python_version(),
-            "jax": jax.__version__,
-            "device": jax.devices()[0].device_kind,
-        },
-    }
+
+    results = {}
+    for k, variant in enumerate(variants):
+        mine = slice(k * seeds, (k + 1) * seeds)
+        finished = final[mine][~np.isnan(final[mine])]
+        results[variant] = {
+            "game": game,
+            "variant": variant,
+            "config": dataclasses.asdict(configs[k]),
+            "steps": steps,
+            "seeds": seeds,
+            "final_mean": float(np.mean(finished)),
+            "final_standard_error": float(np.std(finished, ddof=1) / np.sqrt(len(finished))),
+            "final_per_seed": np.round(final[mine], 4).tolist(),
+            "diverged_at": diverged_at[mine].tolist(),
+            "grid": [(i + 1) * steps // POINTS for i in range(POINTS)],
+            "curve_per_seed": np.round(curve[mine], 3).tolist(),
+            "wall_seconds": round(wall, 1),
+            "runs_in_the_program": count,
+            "steps_per_second_in_sum": round(count * (steps - chunk) / (wall - compiled)),
+            "made_with": {
+                "command": " ".join(["python -m benchmarks.minatar_learning", *sys.argv[1:]]),
+                "python": platform.python_version(),
+                "jax": jax.__version__,
+                "device": jax.devices()[0].device_kind,
+            },
+        }
+    return results
 
 
 def main() -> None:
@@ -113,22 +132,26 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     for game in arguments.games:
-        for variant in arguments.agents:
-            path = arguments.out / f"{game}-{variant}.json"
-            if path.exists():
-                continue
-            result = run(game, variant, arguments.steps, arguments.seeds, arguments.chunk)
-            partial = path.with_suffix(".partial")
-            partial.write_text(json.dumps(result, indent=1))
-            partial.replace(path)
-            stopped = sum(step >= 0 for step in result["diverged_at"])
-            print(
-                f"{game:<14}{variant:<12}{result['final_mean']:>8.2f} ± "
-                f"{result['final_standard_error']:.2f}  diverged {stopped}/{arguments.seeds}  "
-                f"{result['steps_per_second_in_sum']:>10,.0f} steps/s  "
-                f"{result['wall_seconds']:.0f} s",
-                flush=True,
-            )
+        missing = [v for v in arguments.agents if not path_of(arguments.out, game, v).exists()]
+        for variants in programs(missing, arguments.steps):
+            results = run(game, variants, arguments.steps, arguments.seeds, arguments.chunk)
+            for variant, result in results.items():
+                path = path_of(arguments.out, game, variant)
+                partial = path.with_suffix(".partial")
+                partial.write_text(json.dumps(result))
+                partial.replace(path)
+                stopped = sum(step >= 0 for step in result["diverged_at"])
+                print(
+                    f"{game:<14}{variant:<12}{result['final_mean']:>8.2f} ± "
+                    f"{result['final_standard_error']:.2f}  diverged {stopped}/{arguments.seeds}  "
+                    f"{result['steps_per_second_in_sum']:>10,} steps/s  "
+                    f"{result['wall_seconds']:.0f} s",
+                    flush=True,
+                )
+
+
+def path_of(out: Path, game: str, variant: str) -> Path:
+    return out / f"{game}-{variant}.json"
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from eligrad.agents import PRESETS, QLambda, default_network
-from eligrad.envs import Environment, make
+from eligrad.envs import Discrete, Environment, make
 from eligrad.train.stream import Runs
 
 
@@ -20,6 +20,7 @@ def measure(game: str, preset: str, agents: int, steps: int, repeats: int) -> tu
     """Best steps per second in sum over a few repeats, and the seconds before the first step."""
     env = make(f"MinAtar/{game}-v1")
     assert isinstance(env, Environment)
+    assert isinstance(env.action_space, Discrete)
     agent = QLambda(
         PRESETS[preset], default_network(env.observation_space.shape, env.action_space.n)
     )
