@@ -1,12 +1,20 @@
-"""The command line: `eligrad demo`. Heavy imports wait until a command needs them."""
+"""Deep reinforcement learning with gradient eligibility traces."""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import importlib.metadata
+import sys
 from pathlib import Path
-from typing import Annotated
 
 import tyro
+
+COMMANDS = {
+    "train": "train an agent, or go on with a run: eligrad train qrc MinAtar/Breakout-v1",
+    "demo": "see TD(λ) diverge and gradient TD(λ) not, in under a minute",
+}
+"""Each has its own --help."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,12 +37,26 @@ class Demo:
         demo.main(self.out, self.seeds)
 
 
-Command = Annotated[Demo, tyro.conf.subcommand(name="demo")]
-
-
 def main(arguments: list[str] | None = None) -> None:
-    """Parses the command line and runs the command."""
-    command = tyro.extras.subcommand_cli_from_dict(
-        {"demo": Demo}, prog="eligrad", args=arguments, description=__doc__
+    """Runs the command that the first argument names, with the others."""
+    # The options of `train` come from classes that import JAX: not before it is asked for.
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(
+        prog="eligrad",
+        usage="eligrad COMMAND [OPTIONS]",
+        description=__doc__,
+        epilog="commands, each with its own --help:\n"
+        + "\n".join(f"  {name:<8}{summary}" for name, summary in COMMANDS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.run()
+    parser.add_argument(
+        "--version", action="version", version=importlib.metadata.version("eligrad")
+    )
+    parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help="what to do")
+    command = parser.parse_args(arguments[:1]).command
+    if command == "demo":
+        tyro.cli(Demo, prog="eligrad demo", args=arguments[1:]).run()
+    else:
+        from eligrad import cli_train
+
+        sys.exit(cli_train.main(arguments[1:]))

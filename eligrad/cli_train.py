@@ -1,0 +1,220 @@
+"""`eligrad train`: options from the config's own fields, a run folder, a table and a picture."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import json
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from tyro.constructors import PrimitiveConstructorSpec
+
+from eligrad._number import Number
+from eligrad.agents import PRESETS, QLambdaConfig
+from eligrad.envs.names import UnknownName
+from eligrad.train import EnvironmentFault, Interrupted, resume, train
+from eligrad.train.folder import RunFolder
+from eligrad.train.plan import Plan, whole_number
+from eligrad.train.platform import device_for_each_run, keep_compiled_programs
+from eligrad.train.summary import as_text
+
+
+def _count(name: str) -> PrimitiveConstructorSpec[int]:
+    """A whole number that may be written as 1e6."""
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="N",
+        instance_from_str=lambda words: whole_number(f"--{name}", words[0]),
+        is_instance=lambda value: isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(QLambdaConfig):
+    """The agent's own settings, but for the one that follows from --exploration-fraction."""
+
+    exploration_steps: Annotated[Number, tyro.conf.Fixed, tyro.conf.Suppress] = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Train:
+    """Train several seeds of an agent, and write a run folder with metrics, checkpoints and curve.
+
+    Agents: qrc, qc, gq2, q-lambda, sarsa-lambda, expected-sarsa-lambda, stream-q; the defaults
+    below are those of the agent named. Ctrl-C stops after the present chunk and saves.
+    """
+
+    agent: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="AGENT")]
+    """Name of the agent."""
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+    """Name of the environment, such as MinAtar/Breakout-v1, gymnax/CartPole-v1 or Acrobot-v1."""
+    settings: tyro.conf.OmitArgPrefixes[Settings]
+    steps: Annotated[int, _count("steps")] = 1_000_000
+    """Environment steps of each seed; 1e6 is understood."""
+    seeds: Annotated[int, _count("seeds")] = 8
+    """How many seeds, trained side by side."""
+    seed: int = 0
+    """The first of them."""
+    exploration_fraction: float = 0.2
+    """Share of the steps over which ε falls from --epsilon-start to --epsilon-end."""
+    max_episode_steps: int | None = None
+    """Truncate episodes after so many steps; else as the environment does it."""
+    out: Path | None = None
+    """New folder for the run; by default one under runs/, named after agent, environment, time."""
+    resume: Path | None = None
+    """Go on with the run in this folder: without AGENT, ENV and settings, perhaps more --steps."""
+    chunk: Annotated[int, _count("chunk")] | None = None
+    """Steps between two updates of the progress bar; by default about 1000."""
+    checkpoint_every: Annotated[int, _count("checkpoint-every")] | None = None
+    """Steps between two checkpoints, a multiple of --chunk; by default a twentieth of the steps."""
+    progress: bool = True
+    """Whether to draw a progress bar."""
+    cache: bool = True
+    """Whether to keep compiled programs in ~/.cache/eligrad for the next run."""
+    debug: bool = False
+    """Whether to show where in the program an error arose."""
+
+
+def parse(arguments: list[str]) -> Train:
+    """The command line as an object, with the defaults of the agent or of the run it names."""
+    finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    finder.add_argument("--resume", type=Path)
+    run = finder.parse_known_args(arguments)[0].resume
+    if run is not None:
+        return _parse_resume(arguments, run)
+    assumed = next((word for word in arguments if word in PRESETS), "qrc")
+    command = _cli(arguments, _defaults(assumed))
+    if command.agent not in PRESETS:
+        raise UnknownName("agent", command.agent, PRESETS)
+    return command if command.agent == assumed else _cli(arguments, _defaults(command.agent))
+
+
+def _defaults(agent: str) -> Train:
+    settings = Settings(**vars(PRESETS[agent]))
+    return Train(agent=tyro.MISSING, env=tyro.MISSING, settings=settings)
+
+
+def _parse_resume(arguments: list[str], run: Path) -> Train:
+    plan = Plan(**RunFolder.open(run).config["plan"])
+    if plan.agent is None or plan.env is None:
+        raise ValueError(
+            f"{run} was trained from Python with an agent or environment made by hand: go on with "
+            "it by eligrad.train.resume(run, agent=…, env=…)"
+        )
+    stored = Train(
+        agent=plan.agent,
+        env=plan.env,
+        settings=Settings(**plan.settings),
+        steps=plan.steps,
+        seeds=len(plan.seeds),
+        seed=plan.seeds[0],
+        exploration_fraction=plan.settings["exploration_steps"] / plan.steps,
+        max_episode_steps=plan.max_episode_steps,
+        chunk=plan.chunk,
+        checkpoint_every=plan.checkpoint_every,
+    )
+    command = _cli(arguments, stored)
+    given, kept = (_flat(each) for each in (command, stored))
+    for name in given:
+        if given[name] != kept[name] and name not in _FREE_ON_RESUMING:
+            raise ValueError(
+                f"{name} is {given[name]}, but {run} was trained with {kept[name]}; only --steps "
+                "may change on resuming"
+            )
+    return command
+
+
+_FREE_ON_RESUMING = {"steps", "resume", "progress", "cache", "debug"}
+
+
+def _flat(command: Train) -> dict[str, Any]:
+    return vars(command.settings) | {k: v for k, v in vars(command).items() if k != "settings"}
+
+
+def _cli(arguments: list[str], default: Train) -> Train:
+    return tyro.cli(Train, prog="eligrad train", args=arguments, default=default)
+
+
+def main(arguments: list[str]) -> int:
+    """Trains as the arguments say; returns the exit code."""
+    # A second Ctrl-C, or one while nothing is at stake yet, ends the process without ado.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    debug = "--debug" in arguments
+    try:
+        return _run(parse(arguments))
+    except (ValueError, TypeError, ImportError, OSError, EnvironmentFault) as error:
+        if debug:
+            raise
+        print(f"eligrad train: {error}", file=sys.stderr)
+        return 2
+
+
+def _run(command: Train) -> int:
+    device_for_each_run(command.seeds)
+    if command.cache:
+        keep_compiled_programs()
+    folder = command.resume or command.out or _default_folder(command)
+    try:
+        if command.resume is not None:
+            resume(folder, steps=command.steps, progress=command.progress)
+        else:
+            _begin(command, folder)
+    except Interrupted as stop:
+        print(_report(folder))
+        go_on = shlex.join(["eligrad", "train", "--resume", str(folder)])
+        print(f"\nstopped at step {stop.step:,} of {command.steps:,}; to go on:\n  {go_on}")
+        return 128 + stop.signal_number
+    print(_report(folder))
+    return 0
+
+
+def _begin(command: Train, folder: Path) -> None:
+    settings = {k: v for k, v in vars(command.settings).items() if k != "exploration_steps"}
+    train(
+        command.agent,
+        command.env,
+        steps=command.steps,
+        seeds=range(command.seed, command.seed + command.seeds),
+        out=folder,
+        exploration_fraction=command.exploration_fraction,
+        max_episode_steps=command.max_episode_steps,
+        chunk=command.chunk,
+        checkpoint_every=command.checkpoint_every,
+        progress=command.progress,
+        **settings,
+    )
+
+
+def _default_folder(command: Train) -> Path:
+    time = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    env = command.env.replace("/", "-").replace(":", "-")
+    base = Path("runs") / f"{command.agent}-{env}-{time}"
+    names = (base.with_name(f"{base.name}{suffix}") for suffix in ("", "-b", "-c", "-d"))
+    return next((name for name in names if not name.exists()), base)
+
+
+def _report(folder: Path) -> str:
+    """The table, the speed, and where everything is."""
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    rate = summary["steps_per_second"]
+    lines = [
+        "",
+        f"{summary['title']}: return of an episode after {summary['steps']:,} steps",
+        "",
+        as_text(summary),
+        "",
+        f"{rate:,.0f} steps/s, all seeds together; {summary['seconds']:.0f} s in all, about "
+        f"{summary['startup_seconds']:.0f} s of them to compile" if rate else "no step taken",
+        f"run:   {folder}",
+    ]  # fmt: skip
+    if (folder / "curve.png").exists():
+        lines.append(f"curve: {folder / 'curve.png'}")
+    return "\n".join(lines)

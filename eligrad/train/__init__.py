@@ -1,0 +1,25 @@
+"""Engines that train agents, and what is around them: checkpoints, metrics, run folders."""
+
+from eligrad.train.checkpoint import CheckpointError
+from eligrad.train.host import HostRuns
+from eligrad.train.interruption import Interrupted
+from eligrad.train.online import Online
+from eligrad.train.platform import device_for_each_run, keep_compiled_programs
+from eligrad.train.run import EnvironmentFault, Result, resume, train
+from eligrad.train.stream import Runs, StepRecord, StreamState
+
+__all__ = [
+    "CheckpointError",
+    "EnvironmentFault",
+    "HostRuns",
+    "Interrupted",
+    "Online",
+    "Result",
+    "Runs",
+    "StepRecord",
+    "StreamState",
+    "device_for_each_run",
+    "keep_compiled_programs",
+    "resume",
+    "train",
+]

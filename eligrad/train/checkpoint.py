@@ -1,0 +1,153 @@
+"""Checkpoints: any pytree of arrays in one file, complete or absent, never half.
+
+The file is a zip archive, which `numpy.load` opens too: `header.json`, and an `.npy` for each leaf,
+named by its path in the tree. Nothing in it is ever executed. The archive's CRC-32 of each member
+is the checksum.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from eligrad.train.files import replacing
+
+FORMAT = 1
+"""Version of the layout; a file with a higher one comes from a later eligrad."""
+
+_HEADER = "header.json"
+# What zipfile, json and NumPy raise on a damaged file.
+_DAMAGE = (
+    zipfile.BadZipFile, KeyError, ValueError, EOFError, NotImplementedError, RuntimeError,
+    struct.error, zlib.error, OverflowError,
+)  # fmt: skip
+
+
+class CheckpointError(ValueError):
+    """A file that cannot be used as a checkpoint; the message names it and says why."""
+
+
+class DamagedCheckpointError(CheckpointError):
+    """A file that is cut off, altered, or no checkpoint at all."""
+
+
+def save(path: Path, tree: PyTree, header: dict[str, Any]) -> None:
+    """Writes all leaves of `tree`, and a `header` of JSON values, to one file."""
+    leaves = _named_leaves(tree)
+    about = {
+        "format": FORMAT,
+        "header": header,
+        "leaves": {name: str(_dtype(leaf)) for name, leaf in leaves.items()},
+    }
+    with replacing(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(_HEADER, json.dumps(about, ensure_ascii=False, allow_nan=False))
+        for name, leaf in leaves.items():
+            array = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+def load(path: Path, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
+    """Reads a tree of the structure, shapes and dtypes of `like`, and the header.
+
+    Leaves that are JAX arrays in `like` are put where those are. Raises `CheckpointError` for a
+    file that is damaged, from a later format, or of another tree.
+    """
+    wanted = _named_leaves(like)
+    with _Reader(path) as reader:
+        reader.check_leaves(wanted)
+        leaves = [reader.leaf(name, leaf) for name, leaf in wanted.items()]
+        return jax.tree.unflatten(jax.tree.structure(like), leaves), reader.about["header"]
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """The header alone."""
+    with _Reader(path) as reader:
+        return reader.about["header"]
+
+
+class _Reader:
+    """An open checkpoint whose format is known."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._archive = zipfile.ZipFile(path)
+            self.about: dict[str, Any] = json.loads(self._archive.read(_HEADER))
+            written = self.about["format"]
+        except _DAMAGE as error:
+            raise self._damaged(error) from error
+        if written != FORMAT:
+            raise CheckpointError(
+                f"{path} has checkpoint format {written}; this eligrad reads {FORMAT}: "
+                "use the version that wrote it, or a later one"
+            )
+
+    def check_leaves(self, wanted: dict[str, Any]) -> None:
+        """Refuses a file that holds another tree."""
+        dtypes = {name: str(_dtype(leaf)) for name, leaf in wanted.items()}
+        for name in dtypes | self.about["leaves"]:
+            here, there = self.about["leaves"].get(name), dtypes.get(name)
+            if here != there:
+                raise CheckpointError(
+                    f"{self._path} does not fit: {name} is {here or 'absent'} in the file and "
+                    f"{there or 'absent'} in what is to be restored; agent, environment and "
+                    "settings must be those it was saved with"
+                )
+
+    def leaf(self, name: str, like: Any) -> Any:
+        """One leaf, in the form of `like`."""
+        try:
+            member = io.BytesIO(self._archive.read(f"{name}.npy"))
+            array = np.lib.format.read_array(member, allow_pickle=False)
+        except _DAMAGE as error:
+            raise self._damaged(error) from error
+        template = jax.random.key_data(like) if _is_key(like) else like
+        if array.dtype.kind == "V":  # NumPy forgets the names of bfloat16 and its kin
+            array = array.view(_dtype(template))
+        if array.shape != np.shape(template):
+            raise CheckpointError(
+                f"{self._path} does not fit: {name} has shape {array.shape} in the file and "
+                f"{np.shape(template)} in what is to be restored; the number of runs and the "
+                "network must be those it was saved with"
+            )
+        if not isinstance(like, jax.Array):
+            return array
+        restored = jnp.asarray(array)
+        if _is_key(like):
+            restored = jax.random.wrap_key_data(restored, impl=jax.random.key_impl(like))
+        return jax.device_put(restored, like.sharding)
+
+    def _damaged(self, error: Exception) -> DamagedCheckpointError:
+        return DamagedCheckpointError(f"{self._path} is damaged or no checkpoint: {error}")
+
+    def __enter__(self) -> _Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._archive.close()
+
+
+def _named_leaves(tree: PyTree) -> dict[str, Any]:
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _dtype(leaf: Any) -> Any:
+    return leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype

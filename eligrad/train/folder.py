@@ -1,0 +1,126 @@
+"""The folder of a run, which pandas, polars and DuckDB read as it is.
+
+- `config.json`: the plan of the run, and where, when and with which versions it was trained;
+- `metrics/episodes/*.parquet`, `metrics/chunks/*.parquet`: the tables, one part for each
+  checkpoint, named by its step (`pandas.read_parquet("RUN/metrics/episodes")` reads them all);
+- `checkpoint-*.npz`: the last two;
+- `summary.json`, `curve.png`: what came out.
+
+Every file is complete from the moment it is there. A part of the metrics is written before the
+checkpoint it belongs to; parts that have no checkpoint are thrown away on resuming.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from jaxtyping import PyTree
+
+from eligrad.train import checkpoint
+from eligrad.train.checkpoint import DamagedCheckpointError
+from eligrad.train.files import replacing, write_json
+from eligrad.train.metrics import CHUNKS, EPISODES, Tables
+
+KEPT = 2
+"""Checkpoints kept: should the newest be damaged, there is one before it."""
+
+_SCHEMAS = {"episodes": EPISODES, "chunks": CHUNKS}
+
+
+class RunFolder:
+    """Where a run is written to and read from."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path) -> RunFolder:
+        """A new folder; one with something in it is refused."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise FileExistsError(
+                f"{path} exists already; choose another folder for this run, or resume that one"
+            )
+        for name in _SCHEMAS:
+            (path / "metrics" / name).mkdir(parents=True, exist_ok=True)
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """A folder that a run was written to."""
+        if not (path / "config.json").is_file():
+            raise FileNotFoundError(f"{path} is no run: it has no config.json")
+        for leftover in path.rglob(".*.partial"):
+            leftover.unlink()
+        return cls(path)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What `config.json` says."""
+        return json.loads((self.path / "config.json").read_text(encoding="utf-8"))
+
+    def write_config(self, config: dict[str, Any]) -> None:
+        """Replaces `config.json`."""
+        write_json(self.path / "config.json", config)
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """Replaces `summary.json`."""
+        write_json(self.path / "summary.json", summary)
+
+    @property
+    def curve(self) -> Path:
+        """The picture of the learning curve."""
+        return self.path / "curve.png"
+
+    def checkpoints(self) -> list[Path]:
+        """From the oldest to the newest."""
+        return sorted(self.path.glob("checkpoint-*.npz"))
+
+    def save(self, step: int, state: PyTree, tables: Tables, config: dict[str, Any]) -> None:
+        """Writes the tables since the last save, then the state; then drops older states."""
+        for name, table in tables._asdict().items():
+            with replacing(self._parts(name) / f"{step:012}.parquet") as partial:
+                pq.write_table(table, partial)
+        path = self.path / f"checkpoint-{step:012}.npz"
+        checkpoint.save(path, state, {"step": step, "config": config})
+        for old in self.checkpoints()[:-KEPT]:
+            old.unlink()
+
+    def restore(self, like: PyTree) -> tuple[int, PyTree]:
+        """Step and state of the newest checkpoint that is sound; with none, step 0 and `like`.
+
+        A damaged one is put aside, with a warning, and the one before it is taken. Metrics from
+        after the step are removed: they are about to be written again.
+        """
+        step, state = 0, like
+        *earlier, newest = self.checkpoints() or [None]
+        if newest is not None:
+            try:
+                state, header = checkpoint.load(newest, like)
+            except DamagedCheckpointError as error:
+                if not earlier:
+                    raise
+                newest.rename(newest.with_suffix(".damaged"))
+                warnings.warn(f"{error}; going on from {earlier[-1]}", stacklevel=2)
+                return self.restore(like)
+            step = header["step"]
+        for name in _SCHEMAS:
+            for part in self._parts(name).glob("*.parquet"):
+                if int(part.stem) > step:
+                    part.unlink()
+        return step, state
+
+    def tables(self) -> Tables:
+        """All metrics."""
+        return Tables(*(self._table(name) for name in Tables._fields))
+
+    def _table(self, name: str) -> pa.Table:
+        parts = [pq.read_table(part) for part in sorted(self._parts(name).glob("*.parquet"))]
+        return pa.concat_tables([_SCHEMAS[name].empty_table(), *parts])
+
+    def _parts(self, name: str) -> Path:
+        return self.path / "metrics" / name

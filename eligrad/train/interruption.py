@@ -1,0 +1,68 @@
+"""Ctrl-C and termination, answered between two chunks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+import jax
+
+
+class Interrupted(KeyboardInterrupt):
+    """Training was asked to stop, and did so at a step from which it can go on."""
+
+    def __init__(self, signal_number: int, step: int, folder: Any) -> None:
+        self.signal_number = signal_number
+        self.step = step
+        self.folder = folder
+        where = f"; saved in {folder}" if folder is not None else ""
+        super().__init__(f"stopped at step {step:,} by {self.signal_name}{where}")
+
+    @property
+    def signal_name(self) -> str:
+        """Such as SIGINT."""
+        return signal.Signals(self.signal_number).name
+
+
+class Interruption:
+    """Within this context a first SIGINT or SIGTERM is only noted, in `signal_number`.
+
+    A second one does what it would have done outside. Signals belong to a process's main thread;
+    in others the context does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.signal_number: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Interruption:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                # None: set by code other than Python's; ignored ones (nohup) stay ignored.
+                if signal.getsignal(number) not in (None, signal.SIG_IGN):
+                    self._previous[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    def _restore(self) -> None:
+        while self._previous:
+            signal.signal(*self._previous.popitem())
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.signal_number = number
+        self._restore()
+        # Not print: a handler may run in the middle of another write to the same buffer.
+        os.write(2, b"\nstopping after this chunk; once more stops at once\n")
+
+
+def wait(arrays: Any) -> None:
+    """Waits for JAX arrays with the interpreter awake, so that it can hear signals meanwhile."""
+    pending: list[Any] = [leaf for leaf in jax.tree.leaves(arrays) if isinstance(leaf, jax.Array)]
+    while not all(leaf.is_ready() for leaf in pending):
+        time.sleep(0.001)

@@ -1,0 +1,171 @@
+"""What is to be trained, checked before anything is compiled, in a form that JSON can hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from eligrad.agents import PRESETS, TITLES, QLambda, QLambdaConfig, default_network
+from eligrad.envs import Discrete, Environment, HostEnvironment, make
+from eligrad.envs.names import UnknownName
+
+CHUNK = 1000
+"""Steps between two looks at the clock, the signals and the progress bar."""
+CHECKPOINTS = 20
+"""Checkpoints over a run, unless told otherwise."""
+MOST_STEPS = 2**31 - 1
+
+World = Environment | HostEnvironment
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A run in numbers and names: what `config.json` says, and enough to begin it again."""
+
+    agent: str | None
+    """A name of `PRESETS`; None for an agent that was made by hand."""
+    settings: dict[str, Any]
+    """All fields of `QLambdaConfig`; a list where an agent made by hand has one for each seed."""
+    env: str | None
+    """A name for `eligrad.envs.make`; None for an environment that was made by hand."""
+    max_episode_steps: int | None
+    env_params: dict[str, Any]
+    """Where the numbers of a JAX environment differ from its own."""
+    seeds: list[int]
+    steps: int
+    """Environment steps of each seed."""
+    chunk: int
+    checkpoint_every: int
+    """Steps, a multiple of `chunk`."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "chunk", "checkpoint_every"):
+            whole_number(name, getattr(self, name))
+        if self.checkpoint_every % self.chunk:
+            raise ValueError(
+                f"checkpoint_every is {self.checkpoint_every}; a multiple of chunk, which is "
+                f"{self.chunk}, is accepted"
+            )
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds are {self.seeds}; different ones, at least 1, are accepted")
+        if not all(0 <= seed <= MOST_STEPS for seed in self.seeds):
+            raise ValueError(f"seeds are {self.seeds}; numbers from 0 to 2³¹ - 1 are accepted")
+
+
+def whole_number(name: str, value: Any) -> int:
+    """A count that may be written as 1e6; fractions and numbers below 1 are refused."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (1 <= number <= MOST_STEPS and number == int(number)):
+        raise ValueError(f"{name} is {value}; a whole number from 1 to 2³¹ - 1 is accepted")
+    return int(number)
+
+
+def chunk_for(steps: int) -> int:
+    """About `CHUNK` steps, so that chunks fill the total: another size is compiled once more."""
+    fitting = (n for n in range(CHUNK // 2, CHUNK + 1) if steps % n == 0)
+    return max(fitting, default=min(steps, CHUNK))
+
+
+def checkpoint_every_for(steps: int, chunk: int) -> int:
+    """So many chunks that there are about `CHECKPOINTS`."""
+    return chunk * math.ceil(steps / chunk / CHECKPOINTS)
+
+
+def env_seeds(seeds: Sequence[int], begun_at: int = 0) -> np.ndarray:
+    """Seeds for the environments: theirs alone, whatever the agents' are."""
+    sequences = (np.random.SeedSequence((seed, begun_at)) for seed in seeds)
+    return np.array([sequence.generate_state(1)[0] >> 1 for sequence in sequences], np.int64)
+
+
+def make_settings(preset: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a named agent with some of them changed, checked by name and value."""
+    if preset not in PRESETS:
+        raise UnknownName("agent", preset, PRESETS)
+    settings = dataclasses.asdict(PRESETS[preset])
+    for name, value in changes.items():
+        if name not in settings:
+            raise UnknownName(f"setting of {preset}", name, settings)
+        settings[name] = value
+    return settings_of(QLambdaConfig(**settings))
+
+
+def settings_of(config: QLambdaConfig) -> dict[str, Any]:
+    """A config as JSON values, once it is found to make sense."""
+    config.check()
+    return {
+        name: value if isinstance(value, str) else np.asarray(value, np.float64).tolist()
+        for name, value in vars(config).items()
+    }
+
+
+def make_world(env: str | World, max_episode_steps: int | None) -> World:
+    """The environment of a name; one that is made already is passed on."""
+    if isinstance(env, str):
+        return make(env, max_episode_steps=max_episode_steps)
+    if max_episode_steps is not None:
+        raise ValueError(
+            f"max_episode_steps is {max_episode_steps}, but {env!r} is made already: it is for "
+            "environments given by name (eligrad.envs.make takes it)"
+        )
+    return env
+
+
+def make_agent(settings: dict[str, Any], env: World) -> QLambda:
+    """The agent of these settings, with the default network for this environment."""
+    network = default_network(env.observation_space.shape, number_of_actions(env))
+    return QLambda(QLambdaConfig(**settings), network)
+
+
+def number_of_actions(env: World) -> int:
+    """How many actions there are to choose from; continuous ones are refused."""
+    if isinstance(env.action_space, Discrete):
+        return env.action_space.n
+    raise ValueError(
+        f"{env.name!r} has continuous actions, {env.action_space}; these agents choose among "
+        "finitely many (a Discrete action space)"
+    )
+
+
+def make_params(env: World, changes: dict[str, Any]) -> Any:
+    """The numbers of a JAX environment with some of them changed, by their path."""
+    if isinstance(env, HostEnvironment):
+        if changes:
+            raise ValueError(f"env_params are {changes}, but {env.name!r} is no JAX environment")
+        return ()
+    leaves, structure = jax.tree_util.tree_flatten_with_path(env.default_params())
+    named = {jax.tree_util.keystr(p, simple=True, separator="/"): leaf for p, leaf in leaves}
+    for name, value in changes.items():
+        if name not in named:
+            raise UnknownName(f"parameter of {env.name}", name, named)
+        named[name] = np.asarray(value, np.asarray(named[name]).dtype).tolist()
+    params = jax.tree.unflatten(structure, list(named.values()))
+    check_observations(env, params)
+    return params
+
+
+def check_observations(env: Environment, params: Any) -> None:
+    """Refuses an environment whose observations do not have the shape that it promises."""
+    key = jax.eval_shape(jax.random.key, 0)
+    state, first = jax.eval_shape(env.reset, key, params)
+    action = jax.ShapeDtypeStruct(env.action_space.shape, env.action_space.dtype)
+    following = jax.eval_shape(env.step, key, state, action, params).observation
+    promised = tuple(env.observation_space.shape)
+    for method, observation in (("reset", first), ("step", following)):
+        if observation.shape != promised:
+            raise ValueError(
+                f"{env.name!r}: {method} gives an observation of shape {observation.shape}; "
+                f"observation_space promises {promised}"
+            )
+
+
+def title(plan: Plan, env: World) -> str:
+    """Agent and environment as a figure names them."""
+    return f"{TITLES[plan.agent] if plan.agent else 'an agent'} on {env.name}"

@@ -1,0 +1,36 @@
+"""JAX made ready for training: compiled programs kept between runs, and all cores at work."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import jax
+
+MOST_DEVICES = 64
+
+
+def cache_folder() -> Path:
+    """Where compiled programs are kept: `eligrad/xla` in the user's cache folder."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "eligrad" / "xla"
+
+
+def keep_compiled_programs() -> None:
+    """Keeps compiled programs on disk, so that the next run of the same shape starts at once.
+
+    A cache that was set up already (`JAX_COMPILATION_CACHE_DIR`) is left as it is.
+    """
+    if jax.config.values["jax_compilation_cache_dir"] is None:
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder()))
+
+
+def device_for_each_run(runs: int) -> None:
+    """Lets JAX see the CPU as one device for each run, so that runs share its cores.
+
+    To be called before JAX is first used. Whoever counts the devices himself, by
+    `--xla_force_host_platform_device_count` in `XLA_FLAGS` or JAX_NUM_CPU_DEVICES, is left alone.
+    """
+    counted = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if not counted and jax.config.values["jax_num_cpu_devices"] < 0:
+        jax.config.update("jax_num_cpu_devices", min(runs, MOST_DEVICES))

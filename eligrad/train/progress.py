@@ -1,0 +1,57 @@
+"""The progress bar: steps, steps per second, time left, mean return and ε."""
+
+from __future__ import annotations
+
+import collections
+import sys
+from types import TracebackType
+
+import numpy as np
+from tqdm import tqdm
+
+from eligrad.train.metrics import Tables
+
+RECENT = 20
+"""Episodes for each run that the mean return shown is taken over."""
+
+
+class Progress:
+    """A bar over the steps of a run; nothing at all with `show=False`."""
+
+    def __init__(self, title: str, runs: int, steps: int, begun_at: int, show: bool) -> None:
+        self._title = title if runs == 1 else f"{title} × {runs}"
+        self._returns: collections.deque[float] = collections.deque(maxlen=RECENT * runs)
+        self._bar = tqdm(
+            desc=f"{self._title}: compiling",
+            total=steps,
+            initial=begun_at,
+            unit="step",
+            unit_scale=True,
+            dynamic_ncols=True,
+            disable=not show,
+            # A log file keeps every line that a terminal would overwrite.
+            mininterval=0.2 if sys.stderr.isatty() else 10.0,
+        )
+        self._compiled = False
+
+    def advance(self, steps: int, tables: Tables, epsilon: float) -> None:
+        """Shows that a chunk of so many steps is done."""
+        if not self._compiled:
+            self._compiled = True
+            self._bar.unpause()  # the time left is no matter of compiling
+            self._bar.set_description(self._title, refresh=False)
+        self._returns.extend(tables.episodes["return"].to_numpy())
+        mean = f"{np.mean(self._returns):.4g}" if self._returns else "–"
+        self._bar.set_postfix_str(f"return {mean}, ε {epsilon:.2f}", refresh=False)
+        self._bar.update(steps)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.close()

@@ -1,0 +1,43 @@
+"""Where, when and with what a run was trained."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import platform
+import subprocess
+from typing import Any
+
+import jax
+
+PACKAGES = ("eligrad", "jax", "jaxlib", "equinox", "optax", "numpy", "pyarrow", "gymnasium")
+
+
+def provenance() -> dict[str, Any]:
+    """The present time, machine and versions, and the commit of the folder one is in."""
+    device = jax.local_devices()[0]
+    return {
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": {"python": platform.python_version()}
+        | {name: version for name in PACKAGES if (version := _version(name)) is not None},
+        "machine": platform.platform(),
+        "device": f"{jax.local_device_count()} × {device.platform} ({device.device_kind})",
+        "git_commit": _git_commit(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _git_commit() -> str | None:
+    """The commit's hash, with "-dirty" after it where files differ from it; None without git."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip() or None

@@ -1,0 +1,274 @@
+"""Training from the host: chunk after chunk of an engine, with everything written down between.
+
+`train` begins a run and `resume` goes on with one; the command line does nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+
+from eligrad.agents import QLambda
+from eligrad.envs import HostEnvironment
+from eligrad.train import figure
+from eligrad.train import plan as planning
+from eligrad.train.folder import RunFolder
+from eligrad.train.host import HostRuns
+from eligrad.train.interruption import Interrupted, Interruption, wait
+from eligrad.train.metrics import Tables, tables_of_chunk
+from eligrad.train.plan import Plan, World
+from eligrad.train.progress import Progress
+from eligrad.train.provenance import provenance
+from eligrad.train.stream import Runs, StepRecord
+from eligrad.train.summary import summarise
+
+
+class EnvironmentFault(RuntimeError):
+    """An environment gave a reward or an observation that is not finite."""
+
+
+class Engine(Protocol):
+    """What training needs of an engine: `stream.Runs` and `host.HostRuns` are two."""
+
+    count: int
+    state: Any
+    """A pytree, and all that a checkpoint holds; its `fault_step` has one entry for each run."""
+
+    def advance(self, steps: int) -> StepRecord:
+        """Moves all runs on; returns records of shape [runs, steps]."""
+        ...
+
+    def close(self) -> None:
+        """Frees what the engine holds."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What training leaves behind."""
+
+    agent: QLambda
+    state: Any
+    """The last state of all runs; `state.agent` is that of the agents."""
+    episodes: pa.Table
+    """Columns seed, step, return, length; `.to_pandas()` makes a data frame of it."""
+    chunks: pa.Table
+    summary: dict[str, Any]
+    folder: Path | None
+
+
+def train(
+    agent: str | QLambda,
+    env: str | World,
+    *,
+    steps: int | float,
+    seeds: int | Sequence[int] = 1,
+    out: str | Path | None = None,
+    exploration_fraction: float = 0.2,
+    max_episode_steps: int | None = None,
+    env_params: dict[str, Any] | None = None,
+    chunk: int | None = None,
+    checkpoint_every: int | None = None,
+    progress: bool = False,
+    **settings: Any,
+) -> Result:
+    """Trains `seeds` copies of an agent for `steps` environment steps each.
+
+    `agent` is a name of `eligrad.agents.PRESETS`, with any field of `QLambdaConfig` to be changed
+    given by keyword (`lam=0.9`), or a `QLambda` of your own. ε falls over `exploration_fraction` of
+    the steps, unless `exploration_steps` is given. `seeds` is their number or a list of them.
+    With `out` the run is written to that new folder; an interrupted one goes on with `resume`.
+
+    The first Ctrl-C or SIGTERM ends training after the present chunk, saves, and raises
+    `Interrupted`, which is a KeyboardInterrupt.
+    """
+    steps = planning.whole_number("steps", steps)
+    chunk = planning.chunk_for(steps) if chunk is None else min(chunk, steps)
+    world = planning.make_world(env, max_episode_steps)
+    if isinstance(agent, QLambda):
+        planning.number_of_actions(world)
+        if settings:
+            raise ValueError(f"{sorted(settings)} go with an agent's name; set them in its config")
+        settings = planning.settings_of(agent.config)
+    else:
+        settings = {"exploration_steps": exploration_fraction * steps} | settings
+        settings = planning.make_settings(agent, settings)
+    plan = Plan(
+        agent=agent if isinstance(agent, str) else None,
+        settings=settings,
+        env=env if isinstance(env, str) else None,
+        max_episode_steps=max_episode_steps,
+        env_params=env_params or {},
+        seeds=list(range(seeds)) if isinstance(seeds, int) else [int(seed) for seed in seeds],
+        steps=steps,
+        chunk=chunk,
+        checkpoint_every=checkpoint_every or planning.checkpoint_every_for(steps, chunk),
+    )
+    made = agent if isinstance(agent, QLambda) else planning.make_agent(settings, world)
+    params = planning.make_params(world, plan.env_params)
+    folder = None if out is None else RunFolder.create(Path(out))
+    return _Training(plan, made, world, params, folder, progress).run()
+
+
+def resume(
+    run: str | Path,
+    *,
+    steps: int | float | None = None,
+    agent: QLambda | None = None,
+    env: World | None = None,
+    progress: bool = False,
+) -> Result:
+    """Goes on with a run from its last checkpoint, as if it had never stopped.
+
+    `steps` is a new total. An agent or environment that was made by hand must be given again.
+    A simulator outside JAX cannot be saved: it goes on with a new episode.
+    """
+    folder = RunFolder.open(Path(run))
+    plan = Plan(**folder.config["plan"])
+    if steps is not None:
+        plan = dataclasses.replace(plan, steps=planning.whole_number("steps", steps))
+    for what, name, given in (("agent", plan.agent, agent), ("environment", plan.env, env)):
+        if (name is None) != (given is not None):
+            how = "made by hand: pass it again" if name is None else f"{name!r}: pass no other"
+            raise ValueError(f"the {what} of {folder.path} was {how}")
+    world = env if env is not None else planning.make_world(str(plan.env), plan.max_episode_steps)
+    made = agent if agent is not None else planning.make_agent(plan.settings, world)
+    params = planning.make_params(world, plan.env_params)
+    return _Training(plan, made, world, params, folder, progress).run()
+
+
+class _Training:
+    """One session of one run."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        agent: QLambda,
+        env: World,
+        params: Any,
+        folder: RunFolder | None,
+        progress: bool,
+    ) -> None:
+        self.plan, self.agent, self.env, self.folder = plan, agent, env, folder
+        self.title = planning.title(plan, env)
+        self.show_progress = progress
+        self.config: dict[str, Any] = {"plan": dataclasses.asdict(plan)}
+        self.clock = time.perf_counter()
+        self.engine = _make_engine(agent, env, params, plan.seeds)
+        self.seconds: list[float] = []
+        self.step, self.saved_step = 0, 0
+        self.tables, self.unsaved = Tables.empty(), Tables.empty()
+
+    def run(self) -> Result:
+        """Trains to the end, or until a signal."""
+        try:
+            if self.folder is not None:
+                self._restore(self.folder)
+            with (
+                Interruption() as interruption,
+                Progress(
+                    self.title, self.engine.count, self.plan.steps, self.step, self.show_progress
+                ) as bar,
+            ):
+                while self.step < self.plan.steps and interruption.signal_number is None:
+                    self._advance(bar)
+                    if self.step % self.plan.checkpoint_every == 0:
+                        self._save()
+                self._save()
+                result = self._conclude()
+        finally:
+            self.engine.close()
+        if interruption.signal_number is not None and self.step < self.plan.steps:
+            raise Interrupted(interruption.signal_number, self.step, result.folder)
+        return result
+
+    def _restore(self, folder: RunFolder) -> None:
+        begun = folder.config if (folder.path / "config.json").exists() else {"sessions": []}
+        self.step, self.engine.state = folder.restore(self.engine.state)
+        if self.step > self.plan.steps:
+            raise ValueError(
+                f"steps is {self.plan.steps}, but {folder.path} is at step {self.step} already"
+            )
+        if self.step and isinstance(self.engine, HostRuns):
+            self.engine.interrupt(planning.env_seeds(self.plan.seeds, self.step))
+        self.saved_step, self.tables = self.step, folder.tables()
+        session = provenance() | {"from_step": self.step}
+        folder.write_config(self.config | {"sessions": [*begun["sessions"], session]})
+
+    def _advance(self, bar: Progress) -> None:
+        """One chunk; chunks end at the same steps however often a run was stopped."""
+        begun_at = self.step
+        steps = min(self.plan.chunk - begun_at % self.plan.chunk, self.plan.steps - begun_at)
+        record = self.engine.advance(steps)
+        wait(record)
+        record = StepRecord(*(np.asarray(field) for field in record))
+        self._check_faults(record)
+        self.step += steps
+        # All time is some chunk's: that of making the engine, too, and of writing files.
+        self.clock, before = time.perf_counter(), self.clock
+        self.seconds.append(seconds := self.clock - before)
+        epsilon = float(jnp.mean(self.agent.epsilon(jnp.int32(self.step))))
+        tables = tables_of_chunk(record, self.plan.seeds, begun_at, epsilon, seconds)
+        self.tables, self.unsaved = self.tables.then(tables), self.unsaved.then(tables)
+        bar.advance(steps, tables, epsilon)
+
+    def _check_faults(self, record: StepRecord) -> None:
+        steps = np.asarray(self.engine.state.fault_step)
+        faulty = np.flatnonzero(steps >= 0)
+        if not faulty.size:
+            return
+        run = faulty[np.argmin(steps[faulty])]
+        place = steps[run] - self.step - 1
+        total = float(record.episode_return[run, place]) if place >= 0 else 0.0
+        culprit = "an observation" if np.isfinite(total) else f"a reward ({total})"
+        kept = ""
+        if self.folder is not None and self.saved_step:
+            kept = f"; the checkpoint of step {self.saved_step:,} is kept in {self.folder.path}"
+        raise EnvironmentFault(
+            f"{self.env.name!r} gave {culprit} that is not finite, to seed "
+            f"{self.plan.seeds[run]} at step {steps[run]:,}{kept}"
+        )
+
+    def _save(self) -> None:
+        if self.folder is not None and self.saved_step < self.step:
+            self.folder.save(self.step, self.engine.state, self.unsaved, self.config)
+            self.saved_step, self.unsaved = self.step, Tables.empty()
+
+    def _conclude(self) -> Result:
+        summary = summarise(self.tables, self.plan.seeds, self.step) | {
+            "title": self.title,
+            "finished": self.step == self.plan.steps,
+            "startup_seconds": self._startup_seconds(),
+        }
+        result = Result(
+            agent=self.agent,
+            state=self.engine.state,
+            episodes=self.tables.episodes,
+            chunks=self.tables.chunks,
+            summary=summary,
+            folder=None if self.folder is None else self.folder.path,
+        )
+        if self.folder is not None:
+            self.folder.write_summary(summary)
+            if self.step:
+                figure.draw(self.tables, self.plan.seeds, self.step, self.title, self.folder.curve)
+        return result
+
+    def _startup_seconds(self) -> float:
+        """Compiling, for the most part: what the first chunk took longer than the others."""
+        first, *others = self.seconds or [0.0]
+        return max(0.0, first - float(np.median(others or [0.0])))
+
+
+def _make_engine(agent: QLambda, env: World, params: Any, seeds: list[int]) -> Engine:
+    of_agents, of_envs = np.asarray(seeds, np.int64), planning.env_seeds(seeds)
+    if isinstance(env, HostEnvironment):
+        return HostRuns(agent, env, of_agents, of_envs)
+    return Runs(agent, env, params, of_agents, of_envs)

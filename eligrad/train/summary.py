@@ -1,0 +1,95 @@
+"""What came out of a run, computed from its tables alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from eligrad.train.metrics import Tables
+
+LAST = 0.1
+"""Share of the steps whose episodes count as the end of training."""
+
+
+def summarise(tables: Tables, seeds: Sequence[int], steps: int) -> dict[str, Any]:
+    """Per seed and over the seeds; JSON values, None where there is nothing to average.
+
+    - `return_last`: mean return of the episodes that ended in the last tenth of the steps;
+    - `return_all`: mean return of all episodes;
+    - `return_area`: area under the learning curve per step, each return weighted by its length;
+    - `seconds`: the chunks' wall-clock time; `steps_per_second`: their median, all runs together.
+    """
+    episodes = {name: column.to_numpy() for name, column in _columns(tables.episodes)}
+    per_seed = [_one_seed(episodes, tables, seed, steps) for seed in seeds]
+    # The chunks' times are those of all runs together, and so the same in every seed's rows.
+    chunks = tables.chunks.filter(np.asarray(tables.chunks["seed"]) == seeds[0])
+    rates = chunks["steps_per_second"].to_numpy()
+    return {
+        "steps": steps,
+        "seeds": per_seed,
+        "over_seeds": {
+            name: _mean_and_error([row[name] for row in per_seed])
+            for name in ("return_last", "return_all", "return_area")
+        },
+        "diverged": sum(row["diverged_step"] is not None for row in per_seed),
+        "seconds": float(np.sum(chunks["seconds"].to_numpy())),
+        "steps_per_second": float(np.median(rates)) if rates.size else None,
+    }
+
+
+def _columns(table: Any) -> list[tuple[str, Any]]:
+    return list(zip(table.column_names, table.columns, strict=True))
+
+
+def _one_seed(
+    episodes: dict[str, np.ndarray], tables: Tables, seed: int, steps: int
+) -> dict[str, Any]:
+    mine = episodes["seed"] == seed
+    at, returns, lengths = (episodes[name][mine] for name in ("step", "return", "length"))
+    returns = returns.astype(np.float64)
+    chunks = tables.chunks.filter(np.asarray(tables.chunks["seed"]) == seed)
+    diverged = chunks["diverged_step"].drop_null()
+    return {
+        "seed": seed,
+        "episodes": len(returns),
+        "return_last": _mean(returns[at > (1 - LAST) * steps]),
+        "return_all": _mean(returns),
+        "return_area": float(np.average(returns, weights=lengths)) if returns.size else None,
+        "diverged_step": diverged[0].as_py() if len(diverged) else None,
+    }
+
+
+def _mean(values: np.ndarray) -> float | None:
+    return float(np.mean(values)) if values.size else None
+
+
+def _mean_and_error(values: Sequence[float | None]) -> dict[str, float | None]:
+    """Mean and standard error over those seeds that have a value."""
+    known = np.array([value for value in values if value is not None])
+    error = float(np.std(known, ddof=1) / np.sqrt(known.size)) if known.size > 1 else None
+    return {"mean": _mean(known), "standard_error": error}
+
+
+def as_text(summary: dict[str, Any]) -> str:
+    """The summary as a table for the terminal."""
+    lines = [f"{'seed':>12}{'episodes':>12}{'last 10 %':>16}{'all':>16}{'area':>16}  outcome"]
+    lines.append("-" * 86)
+    for row in summary["seeds"]:
+        numbers = "".join(
+            f"{_shown(row[name]):>16}" for name in ("return_last", "return_all", "return_area")
+        )
+        since = row["diverged_step"]
+        outcome = "finite" if since is None else f"diverged at step {since:,}"
+        lines.append(f"{row['seed']:>12}{row['episodes']:>12,}{numbers}  {outcome}")
+    over = "".join(
+        f"{_shown(value['mean']) + ' ± ' + _shown(value['standard_error']):>16}"
+        for value in summary["over_seeds"].values()
+    )
+    lines += ["-" * 86, f"{'mean ± standard error':<24}{over}"]
+    return "\n".join(lines)
+
+
+def _shown(number: float | None) -> str:
+    return "–" if number is None else f"{number:.4g}"
