@@ -9,19 +9,20 @@ For a robot, a socket or a sensor: whatever hands over an observation and waits 
         action = agent.observe(observation, reward, terminated, truncated)
 
 After an end the action returned is None, and the next call hands over the first observation of
-the next episode. Memory is constant: nothing is stored but the state, and the state is the save.
+the next episode. Memory is constant: nothing is kept but the state, and `save` writes just that.
 """
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any, SupportsFloat
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from eligrad.agents.streaming import Experience
+from eligrad.train import checkpoint
 from eligrad.train.observe import choose, observe
 
 
@@ -38,6 +39,8 @@ class Online:
         self._shape: tuple[int, ...] = ()
         self._dtype: Any = None
         self._ending: Experience | None = None
+        self._init = jax.jit(lambda agent, key, obs: agent.init(key, obs))
+        self._interrupt = jax.jit(lambda agent, state, obs: agent.interrupt(state, obs))
         self._choose = jax.jit(choose)
         self._observe = jax.jit(observe, donate_argnums=1)
         self.td_error = math.nan
@@ -79,23 +82,64 @@ class Online:
             return None
         return self._learn(experience)
 
+    def save(self, path: Path | str) -> None:
+        """Writes everything the agent is to one file; `load` goes on from there."""
+        if self.state is None:
+            raise ValueError("the agent has seen no observation yet: there is nothing to save")
+        header = {
+            "kind": "online",
+            "steps": self.steps,
+            "shape": list(self._shape),
+            "dtype": np.dtype(self._dtype).name,
+            "ending": self._ending is not None,
+        }
+        checkpoint.save(Path(path), (self._key, self.state, self._ending), header)
+
+    @classmethod
+    def load(cls, path: Path | str, agent: Any) -> Online:
+        """The agent that was saved, if `agent` has the settings and network it was saved with.
+
+        If the stream went on meanwhile, hand the next observation over as the first of a new
+        episode: call `interrupt` with it in place of `observe`.
+        """
+        header = checkpoint.read_header(Path(path))
+        if header.get("kind") != "online":
+            raise checkpoint.CheckpointError(
+                f"{path} was saved by {header.get('kind', 'a training run')}; a file of "
+                "Online.save is accepted"
+            )
+        online = cls(agent)
+        online._shape, online._dtype = tuple(header["shape"]), np.dtype(header["dtype"])
+        blank = np.zeros(online._shape, online._dtype)
+        ending = None
+        if header["ending"]:
+            ending = Experience(np.float32(0), np.bool_(0), np.bool_(0), blank, blank)
+        like = (online._key, online._init(agent, online._key, blank), ending)
+        (online._key, online.state, online._ending), _ = checkpoint.load(Path(path), like)
+        online.steps = header["steps"]
+        return online
+
+    def interrupt(self, observation: Any) -> int:
+        """Goes on in a new episode, of which this is the first observation; returns an action."""
+        observation = self._checked(observation)
+        self._ending = None
+        self.state = self._interrupt(self.agent, self.state, observation)
+        return self._next_action()
+
+    def _next_action(self) -> int:
+        step = _number(self.steps + 1)
+        self.state, action = self._choose(self.agent, self.state, self._key, step)
+        return int(action)
+
     def _begin(self, observation: Any, reward: float, ended: bool) -> int:
         self._refuse_at_first(reward, ended)
-        first_key = jax.random.fold_in(self._key, 0)
-        self.state = jax.jit(lambda agent, key, obs: agent.init(key, obs))(
-            self.agent, first_key, observation
-        )
-        self.state, action = self._choose(self.agent, self.state, self._key, jnp.int32(1))
-        return int(action)
+        self.state = self._init(self.agent, jax.random.fold_in(self._key, 0), observation)
+        return self._next_action()
 
     def _learn(self, experience: Experience) -> int:
         self.steps += 1
         self.state, action, signals = self._observe(
-            self.agent,
-            self.state,
-            self._key,
-            np.uint32(self.steps % 2**32).view(np.int32),
-            experience,
+            self.agent, self.state, self._key, _number(self.steps), experience
         )
         self.td_error = float(signals.td_error)
         return int(action)
@@ -120,3 +164,8 @@ class Online:
             where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
             raise ValueError(f"the observation is {array[where]} at {where}; finite is accepted")
         return array
+
+
+def _number(step: int) -> np.int32:
+    """A step's number for its keys, which may go round after years of steps."""
+    return np.uint32(step % 2**32).view(np.int32)

@@ -9,7 +9,7 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
@@ -34,6 +34,7 @@ class EnvironmentFault(RuntimeError):
     """An environment gave a reward or an observation that is not finite."""
 
 
+@runtime_checkable
 class Engine(Protocol):
     """What training needs of an engine: `stream.Runs` and `host.HostRuns` are two."""
 

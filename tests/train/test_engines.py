@@ -13,6 +13,7 @@ from eligrad.envs.core import Environment, Step
 from eligrad.envs.gymnasium import GymnasiumEnvironment
 from eligrad.envs.spaces import Box, Discrete
 from eligrad.nets import streaming_mlp
+from eligrad.train import CheckpointError
 from eligrad.train.host import HostRuns
 from eligrad.train.online import Online
 from eligrad.train.stream import Runs
@@ -164,3 +165,37 @@ def test_interrupted_host_runs_begin_new_episodes():
     host.close()
     ended = TAPES["terminated"] | TAPES["truncated"]
     np.testing.assert_array_equal(again.ended, ended[:, :5])
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_online_goes_on_after_a_save_as_if_never_stopped(tmp_path, ended):
+    """Also between the end of an episode and the beginning of the next."""
+    rng = np.random.default_rng(0)
+    world = [(rng.normal(size=SIZE).astype(np.float32), float(rng.normal())) for _ in range(20)]
+    agent = make_agent("qrc")
+    online = Online(agent, seed=5)
+    online.observe(world[0][0])
+    for observation, reward in world[1:10]:
+        online.observe(observation, reward)
+    if ended:
+        online.observe(world[10][0], world[10][1], terminated=True)
+    online.save(tmp_path / "agent.npz")
+    restored = Online.load(tmp_path / "agent.npz", agent)
+    assert restored.steps == online.steps
+    for which in (online, restored):
+        if ended:
+            which.observe(world[11][0])
+        for observation, reward in world[12:]:
+            which.observe(observation, reward)
+    np.testing.assert_array_equal(essence(online.state), essence(restored.state))
+    other = QLambda(PRESETS["q-lambda"], agent.network)
+    with pytest.raises(CheckpointError, match="does not fit"):
+        Online.load(tmp_path / "agent.npz", other)
+
+
+def test_online_can_go_on_elsewhere():
+    online = Online(make_agent("qrc"))
+    online.observe(np.ones(SIZE, np.float32))
+    online.observe(np.zeros(SIZE, np.float32), 1.0)
+    assert online.interrupt(np.ones(SIZE, np.float32)) in range(ACTIONS)
+    assert online.state.traces.discount == 0
