@@ -85,6 +85,17 @@ class Environment(Generic[State]):
         del state
         return self.reset(key, params)
 
+    def step_autoreset(
+        self, key: PRNGKeyArray, state: State, action: Array, params: Any
+    ) -> Transition:
+        """Takes one step and, where it ended the episode, begins the next one.
+
+        Redefine it only to do the same faster, and let `follow` put the two together.
+        """
+        step_key, restart_key = jax.random.split(key)
+        stepped = self.step(step_key, state, action, params)
+        return follow(stepped, self.restart(restart_key, stepped.state, params))
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
@@ -98,10 +109,12 @@ def step_autoreset(
     env: Environment, key: PRNGKeyArray, state: Any, action: Array, params: Any
 ) -> Transition:
     """Takes one step and, where it ended the episode, begins the next one."""
-    step_key, restart_key = jax.random.split(key)
-    stepped = env.step(step_key, state, action, params)
+    return env.step_autoreset(key, state, action, params)
+
+
+def follow(stepped: Step, fresh: tuple[Any, Shaped[Array, "..."]]) -> Transition:
+    """A step in a stream of episodes: `fresh`, the next one's beginning, follows an end."""
     ended = stepped.terminated | stepped.truncated
-    fresh = env.restart(restart_key, stepped.state, params)
     state, observation = select(ended, fresh, (stepped.state, stepped.observation))
     return Transition(
         state=state,

@@ -29,7 +29,8 @@ class GymnasiumFromJax(gymnasium.Env):
     Random numbers: `reset(seed=s)` sets `key = jax.random.key(s)`; it and every later step go
     `key, k = jax.random.split(key)`. The first episode is `env.reset(k)`; a step uses
     `step_key, restart_key = jax.random.split(k)`, and a `reset` without a seed the latest
-    `restart_key`. So `step_autoreset` with the same keys yields the same transitions.
+    `restart_key`. So `step_autoreset` with the same keys yields the same transitions, unless the
+    environment redefines it (as the MinAtar games do): then they are different ones by chance.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own signature)

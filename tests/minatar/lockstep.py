@@ -9,6 +9,7 @@ observation, reward and end.
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import math
 import sys
@@ -16,7 +17,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import minatar
 import numpy as np
 
@@ -46,16 +46,25 @@ class Draw(NamedTuple):
 
 
 class ScriptedRandom:
-    """Stands in for NumPy's `RandomState`: answers from a script, then with first outcomes."""
+    """Stands in for NumPy's `RandomState`: answers from a script.
 
-    def __init__(self, script: tuple[int, ...] = ()) -> None:
+    After its end, every outcome is equally likely if there is an `rng`, else the first one comes.
+    """
+
+    def __init__(
+        self, script: tuple[int, ...] = (), rng: np.random.Generator | None = None
+    ) -> None:
         self.script = script
+        self.rng = rng
         self.log: list[Draw] = []
         self.count: dict[str, int] = {}
 
     def _draw(self, outcomes: int, caller: str, is_rand: bool) -> int:
         position = len(self.log)
-        outcome = self.script[position] if position < len(self.script) else 0
+        if position < len(self.script):
+            outcome = self.script[position]
+        else:
+            outcome = 0 if self.rng is None else int(self.rng.integers(outcomes))
         number = self.count.get(caller, 0)
         self.count[caller] = number + 1
         self.log.append(Draw((caller, number), outcome, outcomes, is_rand))
@@ -98,17 +107,9 @@ def set_random(env: Any, random: Any) -> None:
     env.env.random = random
 
 
-def original(name: str, sticky: float, ramping: bool, uniforms: np.ndarray, sites: Sites) -> Any:
-    """A fresh original game; `uniforms` receives the numbers its beginning drew."""
-    env = minatar.Environment(name, sticky_action_prob=sticky, difficulty_ramping=ramping)
-    restart(env, uniforms, sites, np.random.default_rng(0))
-    return env
-
-
 def restart(env: Any, uniforms: np.ndarray, sites: Sites, rng: np.random.Generator) -> None:
     """Resets the original under random outcomes, written into `uniforms` (the game's own)."""
-    script = tuple(int(i) for i in rng.integers(0, 2, size=64))
-    random = ScriptedRandom(script)
+    random = ScriptedRandom(rng=rng)
     set_random(env, random)
     env.reset()
     for draw in random.log:
@@ -179,6 +180,17 @@ def lookahead_policy(depth: int = 6, rollouts: int = 4) -> Policy:
     return policy
 
 
+@functools.cache
+def compiled(game_class: type[Game]) -> tuple[Callable[..., Any], ...]:
+    """A step of many draws from one state, a beginning and a look; compiled once for all tests."""
+    game = game_class()
+    return (
+        jax.jit(jax.vmap(game.step_with_draws, in_axes=(0, None, None, None))),
+        jax.jit(game.begin),
+        jax.jit(game.observe),
+    )
+
+
 def lockstep(
     game: Game,
     name: str,
@@ -201,14 +213,12 @@ def lockstep(
     """
     rng = np.random.default_rng(seed)
     params = Params(np.float32(sticky), np.bool_(ramping))
-    step = jax.jit(
-        jax.vmap(lambda u, s, a: game.step_with_draws(u, s, a, params), in_axes=(0, None, None))
-    )
-    begin, observe = jax.jit(game.begin), jax.jit(game.observe)
+    step, begin, observe = compiled(type(game))
 
-    uniforms = np.full(game.num_draws, 0.5, np.float32)
-    env = original(name, sticky, ramping, uniforms, sites)
-    state = MinAtarState(begin(jnp.asarray(uniforms)), jnp.int32(0))
+    uniforms = np.full(game.num_first_draws, 0.5, np.float32)
+    env = minatar.Environment(name, sticky_action_prob=sticky, difficulty_ramping=ramping)
+    restart(env, uniforms, sites, rng)
+    state = MinAtarState(begin(uniforms), np.int32(0))
     np.testing.assert_array_equal(observe(state.game), env.state(), err_msg="first observation")
 
     compared = 0
@@ -218,10 +228,11 @@ def lockstep(
         branches = list(outcomes(env, action, sites, game.num_draws, limit, rng))
         batch = np.stack([b.uniforms for b in branches])
         padded = np.resize(batch, (limit, batch.shape[1]))
-        ours = jax.tree.map(np.asarray, step(padded, state, jnp.int32(choice)))
+        ours = jax.tree.map(np.asarray, step(padded, state, np.int32(choice), params))
         for i, branch in enumerate(branches):
-            where = f"{name} frame {frame} action {action} uniforms {branch.uniforms}"
-            np.testing.assert_array_equal(ours.observation[i], branch.env.state(), err_msg=where)
+            where = (name, f"frame {frame}", f"action {action}", branch.uniforms)
+            differs = ours.observation[i] != branch.env.state()
+            assert not differs.any(), (*where, "cells", np.argwhere(differs))
             assert float(ours.reward[i]) == branch.reward, where
             assert bool(ours.terminated[i]) == branch.terminal, where
             assert not ours.truncated[i], where
@@ -231,11 +242,11 @@ def lockstep(
         weights = np.array([b.probability for b in branches])
         followed = int(rng.choice(len(branches), p=weights / weights.sum()))
         env = branches[followed].env
-        state = jax.tree.map(lambda leaf, i=followed: jnp.asarray(leaf[i]), ours.state)
+        state = jax.tree.map(lambda leaf, i=followed: leaf[i], ours.state)
         if branches[followed].terminal:
-            uniforms = np.full(game.num_draws, 0.5, np.float32)
+            uniforms = np.full(game.num_first_draws, 0.5, np.float32)
             restart(env, uniforms, sites, rng)
-            state = MinAtarState(begin(jnp.asarray(uniforms)), state.last_action)
+            state = MinAtarState(begin(uniforms), state.last_action)
             np.testing.assert_array_equal(observe(state.game), env.state(), err_msg="restart")
         on_step(env, state)
         if edit is not None:

@@ -151,12 +151,12 @@ class RecordedRandom(ScriptedRandom):
 
     def __init__(self, rng: np.random.Generator) -> None:
         super().__init__()
-        self.rng = rng
+        self.dice = rng
 
     def _draw(self, outcomes: int, caller: str, is_rand: bool) -> int:
         site = (caller, self.count.get(caller, 0))
         p = {**STICKY, **SITES}[site].probability if is_rand else None
-        outcome = self.rng.integers(outcomes) if p is None else self.rng.random() >= p
+        outcome = self.dice.integers(outcomes) if p is None else self.dice.random() >= p
         self.script = (*(draw.outcome for draw in self.log), int(outcome))
         return super()._draw(outcomes, caller, is_rand)
 

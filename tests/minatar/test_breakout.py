@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import minatar
 import numpy as np
 import pytest
-from scipy.stats import chi2_contingency
+from scipy.stats import binomtest, chi2_contingency
 
-from eligrad.envs.minatar.base import MinAtarState, Params
+from eligrad.envs.core import step_autoreset
+from eligrad.envs.minatar.base import LEFT, MinAtarState, Params
 from eligrad.envs.minatar.breakout import FULL_WALL, Breakout, BreakoutState
 from tests.minatar.lockstep import Policy, Site, lockstep, lookahead_policy, random_policy
 
@@ -134,7 +135,7 @@ def test_every_ball_paddle_and_action():
     step = jax.jit(
         jax.vmap(
             lambda s, a: Breakout().step_with_draws(
-                jnp.full(2, 0.5), MinAtarState(s, jnp.int32(0)), a, Params(jnp.float32(0), True)
+                jnp.full(1, 0.5), MinAtarState(s, jnp.int32(0)), a, Params(jnp.float32(0), True)
             )
         )
     )
@@ -166,6 +167,22 @@ def test_start_sides_have_the_originals_odds():
     ours_left = int(np.sum(sides == 0))
     table = [[left, draws - left], [ours_left, draws - ours_left]]
     assert chi2_contingency(table).pvalue > 1e-3, table
+
+
+def test_next_episodes_side_is_independent_of_the_last_step():
+    """Both use one call of the generator: the sticky draw must not tell where the ball starts."""
+    game, count = Breakout(), 20_000
+    params = Params(jnp.float32(0.5), jnp.bool_(True))
+    lost = game.begin(jnp.zeros(1))._replace(ball_row=jnp.int32(8))
+    state = MinAtarState(lost, jnp.int32(LEFT))
+    step = jax.jit(jax.vmap(lambda key: step_autoreset(game, key, state, jnp.int32(0), params)))
+    after = step(jax.random.split(jax.random.key(2), count))
+    assert np.all(after.terminated)
+    repeated = np.asarray(after.state.last_action) == LEFT
+    from_left = np.asarray(after.state.game.ball_column) == 0
+    table = np.histogram2d(repeated, from_left, bins=2)[0]
+    assert chi2_contingency(table).pvalue > 1e-3, table
+    assert binomtest(int(from_left.sum()), count).pvalue > 1e-3, table
 
 
 def test_full_wall_is_thirty_bricks():

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import minatar
 import numpy as np
 import pytest
-from scipy.stats import chi2_contingency
+from scipy.stats import chi2_contingency, chisquare
 
+from eligrad.envs.core import step_autoreset
 from eligrad.envs.minatar.base import MinAtarState, Params
 from eligrad.envs.minatar.freeway import LANES, SLOWEST, Freeway, FreewayState
 from tests.minatar.lockstep import (
@@ -21,6 +22,7 @@ from tests.minatar.lockstep import (
     lockstep,
     lookahead_policy,
     random_policy,
+    restart,
     set_random,
     uniform_of,
 )
@@ -96,6 +98,17 @@ def state_of(game: Any) -> FreewayState:
         car_slowness=np.abs(speed),
         goes_right=speed > 0,
     )
+
+
+def test_beginnings():
+    rng, begin, speeds = np.random.default_rng(0), jax.jit(Freeway().begin), set[int]()
+    env = minatar.Environment("freeway")
+    for _ in range(20):
+        uniforms = np.zeros(Freeway.num_first_draws, np.float32)
+        restart(env, uniforms, SITES, rng)
+        jax.tree.map(np.testing.assert_array_equal, begin(uniforms), state_of(env.env))
+        speeds |= {car[3] for car in env.env.cars}
+    assert speeds == {-5, -4, -3, -2, -1, 1, 2, 3, 4, 5}
 
 
 @pytest.mark.parametrize("situations", [2_000, pytest.param(20_000, marks=pytest.mark.nightly)])
@@ -197,6 +210,26 @@ def test_traffic_has_the_originals_odds(initialize):
     by_lane = table.reshape(2, LANES, SLOWEST, 2)
     for pooled in (table, by_lane.sum(axis=(1, 2)), by_lane.sum(axis=(1, 3))):
         assert chi2_contingency(pooled).pvalue > 1e-3, pooled
+
+
+def test_next_episodes_traffic_is_independent_of_the_last_steps():
+    """Arriving in the last frame shuffles twice, out of one call of the generator."""
+    game, count = Freeway(), 10_000
+    params = Params(jnp.float32(0), jnp.bool_(True))
+    state, _ = game.reset(jax.random.key(0), params)
+    arriving = {"chicken": jnp.int32(1), "rest": jnp.int32(0), "frames_left": jnp.int32(0)}
+    state = state._replace(game=state.game._replace(**arriving))
+    step = jax.jit(jax.vmap(lambda key: step_autoreset(game, key, state, jnp.int32(1), params)))
+    after = step(jax.random.split(jax.random.key(2), count))
+    assert np.all(after.terminated)
+    assert np.all(after.reward == 1)
+    # All cars stood at the left edge, so that the mark is behind them at either side.
+    last_marks = np.asarray(after.next_observation)[:, 1:9, :, 2:].any(axis=2)
+    last, then = np.argmax(last_marks, axis=2) + 1, np.asarray(after.state.game.car_slowness)
+    assert np.all(last_marks.sum(axis=2) == 1)
+    table = np.histogram2d(last.ravel(), then.ravel(), bins=SLOWEST)[0]
+    assert chi2_contingency(table).pvalue > 1e-3, table
+    assert chisquare(table.sum(axis=0)).pvalue > 1e-3, table
 
 
 def test_largest_uniform_number_is_the_slowest_car():

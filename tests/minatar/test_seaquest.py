@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
-from eligrad.envs.minatar.base import NOOP, SIZE, MinAtarState
+from eligrad.envs.minatar.base import NOOP, MinAtarState
+from eligrad.envs.minatar.canvas import SIZE
 from eligrad.envs.minatar.seaquest import Seaquest
 from tests.minatar.lockstep import Policy, lockstep, lookahead_policy, random_policy
 from tests.minatar.seaquest_play import (

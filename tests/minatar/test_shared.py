@@ -105,6 +105,19 @@ def test_sticky_draw_comes_first(game_class):
 
 
 @each_game
+def test_one_call_of_the_generator_a_step(game_class):
+    """More would cost as much as the game; what an episode needs to begin is included."""
+    game, key = game_class(), jax.random.key(0)
+    params = game.default_params()
+    state, _ = jax.eval_shape(game.reset, key, params)
+    action = jax.ShapeDtypeStruct((), jnp.int32)
+    program = str(jax.make_jaxpr(game.step_autoreset)(key, state, action, params))
+    assert program.count("random_bits[") == 1
+    assert "random_split" not in program
+    assert f"shape=({1 + game.num_draws + game.num_first_draws},)" in program
+
+
+@each_game
 def test_last_action_survives_a_restart(game_class):
     env = original_of(game_class)
     env.last_action = 3

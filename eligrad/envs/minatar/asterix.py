@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from eligrad.envs.minatar.base import DOWN, LEFT, NOOP, RIGHT, SIZE, UP, Game
+from eligrad.envs.minatar.base import DOWN, LEFT, NOOP, RIGHT, UP, Game
+from eligrad.envs.minatar.canvas import SIZE, Canvas
 
 SLOWEST_SPAWN, SLOWEST_MOVE = 10, 5
 RAMP_INTERVAL = 100
@@ -22,6 +23,13 @@ LAST_RAMP = 9
 
 EACH_ROW = np.uint32(0x11111111)
 """A one in every digit."""
+
+CHANNELS = ("player", "enemy", "trail", "gold")
+PLAYER, ENEMY, TRAIL, GOLD = range(len(CHANNELS))
+CANVAS = Canvas(len(CHANNELS))
+_HAS_DIGIT = (CANVAS.row >= 1) & (CANVAS.row <= 8)
+_DIGIT = np.where(_HAS_DIGIT, 4 * (CANVAS.row - 1), 0).astype(np.uint32)
+"""Where each row's digit is in a word."""
 
 
 class AsterixState(NamedTuple):
@@ -53,7 +61,7 @@ class Asterix(Game):
 
     name = "MinAtar/Asterix-v1"
     actions = (NOOP, LEFT, UP, RIGHT, DOWN)
-    channels = ("player", "enemy", "trail", "gold")
+    channels = CHANNELS
     num_draws = 3
 
     def begin(self, draws: Float[Array, " draws"]) -> AsterixState:
@@ -96,30 +104,19 @@ class Asterix(Game):
         return game, reward, caught | caught_later
 
     def observe(self, game: AsterixState) -> Bool[Array, "10 10 4"]:
-        """Each channel shows at most one cell per row: its column, compared with all columns."""
-        rows = np.arange(SIZE, dtype=np.int32)
-        has_digit = (rows >= 1) & (rows <= 8)
-        shifts = np.where(has_digit, 4 * (rows - 1), 0).astype(np.uint32)
+        """The player and, in each row, the entity and the cell that it has just left."""
 
         def flags(word: Array) -> Array:
-            return (word >> shifts) & 1 == 1
+            return (word >> _DIGIT) & 1 == 1
 
-        travelled = ((game.travelled >> shifts) & 15).astype(jnp.int32)
-        rightward, gold, shown = flags(game.rightward), flags(game.gold), flags(game.occupied)
-        shown &= has_digit
-        column = _column(rightward, travelled)
-        behind = _column(rightward, travelled - 1)
-        nowhere = -1
-        columns = jnp.stack(
-            [
-                jnp.where(rows == game.player_y, game.player_x, nowhere),
-                jnp.where(shown & ~gold, column, nowhere),
-                jnp.where(shown, behind, nowhere),
-                jnp.where(shown & gold, column, nowhere),
-            ],
-            axis=1,
-        )
-        return columns[:, None, :] == rows[None, :, None]
+        travelled = ((game.travelled >> _DIGIT) & 15).astype(jnp.int32)
+        rightward, occupied = flags(game.rightward), flags(game.occupied) & _HAS_DIGIT
+        kind = jnp.where(flags(game.gold), GOLD, ENEMY)
+        at, behind = _column(rightward, travelled), _column(rightward, travelled - 1)
+        entities = (kind == CANVAS.channel) & (at == CANVAS.column)
+        trails = (CANVAS.channel == TRAIL) & (behind == CANVAS.column)
+        player = CANVAS.pixel(PLAYER, game.player_y, game.player_x)
+        return player | (occupied & (entities | trails))
 
 
 def _signed(action: Int[Array, ""], backward: int, forward: int) -> Int[Array, ""]:

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from eligrad.envs.minatar.base import LEFT, NOOP, RIGHT, SIZE, Game
+from eligrad.envs.minatar.base import LEFT, NOOP, RIGHT, Game
+from eligrad.envs.minatar.canvas import SIZE, Canvas
 
 WALL_TOP, WALL_ROWS = 1, 3
 FULL_WALL = 2 ** (WALL_ROWS * SIZE) - 1
@@ -23,18 +24,10 @@ START_ROW, START_PADDLE = 3, 4
 
 CHANNELS = ("paddle", "ball", "trail", "brick")
 PADDLE, BALL, TRAIL, BRICK = range(len(CHANNELS))
-
-# The picture is drawn by comparing each of its entries with a few flat indices. Stacking one board
-# per channel instead costs more than all the rest of a step: XLA does not vectorise it.
-_ENTRY = np.arange(SIZE * SIZE * len(CHANNELS), dtype=np.int32).reshape(SIZE, SIZE, -1)
-_ROW, _COLUMN, _CHANNEL = np.indices(_ENTRY.shape, dtype=np.int32)
-_IN_WALL = (_CHANNEL == BRICK) & (_ROW >= WALL_TOP) & (_ROW < WALL_TOP + WALL_ROWS)
-_BIT = np.where(_IN_WALL, (_ROW - WALL_TOP) * SIZE + _COLUMN, 0)
-
-
-def _pixel(channel: int, row: Int[Array, ""] | int, column: Int[Array, ""]) -> Array:
-    """A picture of one entity."""
-    return (row * SIZE + column) * len(CHANNELS) + channel == _ENTRY
+CANVAS = Canvas(len(CHANNELS))
+_WALL_ROW = CANVAS.row - WALL_TOP
+_IN_WALL = (CANVAS.channel == BRICK) & (_WALL_ROW >= 0) & (_WALL_ROW < WALL_ROWS)
+_BIT = np.where(_IN_WALL, _WALL_ROW * SIZE + CANVAS.column, 0)
 
 
 class BreakoutState(NamedTuple):
@@ -56,14 +49,15 @@ class BreakoutState(NamedTuple):
 class Breakout(Game):
     """The ball moves diagonally; a brick is worth 1; a missed ball ends the episode.
 
-    The one draw of a beginning (index 0): the ball starts on the left below 1/2, else on the
-    right. A step draws nothing, and the difficulty does not ramp.
+    The one draw of a beginning: the ball starts on the left below 1/2, else on the right. A step
+    draws nothing, and the difficulty does not ramp.
     """
 
     name = "MinAtar/Breakout-v1"
     actions = (NOOP, LEFT, RIGHT)
     channels = CHANNELS
-    num_draws = 1
+    num_draws = 0
+    num_first_draws = 1
 
     def begin(self, draws: Float[Array, "1"]) -> BreakoutState:
         """A full wall, and the ball below it at one of the sides."""
@@ -85,7 +79,7 @@ class Breakout(Game):
         self,
         game: BreakoutState,
         action: Int[Array, ""],
-        draws: Float[Array, "1"],
+        draws: Float[Array, "0"],
         ramping: Bool[Array, ""],
     ) -> tuple[BreakoutState, Float[Array, ""], Bool[Array, ""]]:
         """Moves the paddle, then the ball, which meets at most one of ceiling, brick and floor."""
@@ -133,8 +127,8 @@ class Breakout(Game):
     def observe(self, game: BreakoutState) -> Bool[Array, "10 10 4"]:
         """The paddle, the ball, its last place and the bricks."""
         return (
-            _pixel(PADDLE, BOTTOM, game.paddle)
-            | _pixel(BALL, game.ball_row, game.ball_column)
-            | _pixel(TRAIL, game.last_row, game.last_column)
+            CANVAS.pixel(PADDLE, BOTTOM, game.paddle)
+            | CANVAS.pixel(BALL, game.ball_row, game.ball_column)
+            | CANVAS.pixel(TRAIL, game.last_row, game.last_column)
             | (_IN_WALL & ((game.wall >> _BIT) & 1 != 0))
         )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from eligrad.envs.minatar.base import DOWN, NOOP, SIZE, UP, Game
+from eligrad.envs.minatar.base import DOWN, NOOP, UP, Game
+from eligrad.envs.minatar.canvas import SIZE, Canvas
 
 LANES = SIZE - 2
 """One car drives in each row but the first and the last."""
@@ -22,10 +23,9 @@ TIME_LIMIT = 2500
 
 CHANNELS = ("chicken", "car", "speed1", "speed2", "speed3", "speed4", "speed5")
 CHICKEN, CAR = 0, 1
+CANVAS = Canvas(len(CHANNELS))
 
 _LANE_ROW = np.arange(1, LANES + 1, dtype=np.int32)
-# As in Breakout, the picture is drawn by comparing each of its entries with a few flat indices.
-_ENTRY = np.arange(SIZE * SIZE * len(CHANNELS), dtype=np.int32).reshape(SIZE, SIZE, -1)
 _NOWHERE = -1
 
 
@@ -55,7 +55,7 @@ class Freeway(Game):
     name = "MinAtar/Freeway-v1"
     actions = (NOOP, UP, DOWN)
     channels = CHANNELS
-    num_draws = 2 * LANES
+    num_draws = num_first_draws = 2 * LANES
 
     def begin(self, draws: Float[Array, "16"]) -> FreewayState:
         """All cars at the left edge, the chicken at the bottom and at rest."""
@@ -117,10 +117,10 @@ class Freeway(Game):
     def observe(self, game: FreewayState) -> Bool[Array, "10 10 7"]:
         """The chicken, the cars, and behind each car a mark in the channel of its speed."""
         behind = _beside(game.car_column, ~game.goes_right)
-        chicken = _entry(CHICKEN, game.chicken, CHICKEN_COLUMN)
-        cars = _entry(CAR, _LANE_ROW, game.car_column)
-        marks = _entry(CAR + game.car_slowness, _LANE_ROW, behind)
-        return (chicken == _ENTRY) | (_per_row(cars) == _ENTRY) | (_per_row(marks) == _ENTRY)
+        cars = _per_row(CANVAS.index(CAR, _LANE_ROW, game.car_column))
+        marks = _per_row(CANVAS.index(CAR + game.car_slowness, _LANE_ROW, behind))
+        chicken = CANVAS.pixel(CHICKEN, game.chicken, CHICKEN_COLUMN)
+        return chicken | (cars == CANVAS.entry) | (marks == CANVAS.entry)
 
 
 def _traffic(draws: Float[Array, "16"]) -> tuple[Int[Array, " lanes"], Bool[Array, " lanes"]]:
@@ -138,11 +138,6 @@ def _beside(column: Int[Array, " lanes"], right: Bool[Array, " lanes"]) -> Int[A
     )
 
 
-def _entry(channel: Any, row: Any, column: Any) -> Any:
-    """The flat index of an entry of the observation."""
-    return (row * SIZE + column) * len(CHANNELS) + channel
-
-
 def _per_row(entries: Int[Array, " lanes"]) -> Int[Array, "10 1 1"]:
-    """Each lane's entry beside its row of the board."""
+    """Each lane's flat index beside its row of the board."""
     return jnp.pad(entries, 1, constant_values=_NOWHERE)[:, None, None]

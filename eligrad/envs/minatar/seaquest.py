@@ -34,7 +34,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from eligrad.envs.minatar.base import DOWN, FIRE, LEFT, RIGHT, SIZE, UP, Game
+from eligrad.envs.minatar.base import DOWN, FIRE, LEFT, RIGHT, UP, Game
+from eligrad.envs.minatar.canvas import SIZE
 
 MAX_OXYGEN = 200
 OXYGEN_PER_CELL = MAX_OXYGEN // SIZE

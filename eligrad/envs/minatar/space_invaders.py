@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from eligrad.envs.minatar.base import FIRE, LEFT, NOOP, RIGHT, SIZE, Game
+from eligrad.envs.minatar.base import FIRE, LEFT, NOOP, RIGHT, Game
+from eligrad.envs.minatar.canvas import SIZE, Canvas
 
 LAST = SIZE - 1
 ROWS, COLUMNS = 4, 6
@@ -25,6 +26,10 @@ ONE_ROW = np.uint32(2**COLUMNS - 1)
 SHOT_COOL_DOWN = 5
 BOMB_INTERVAL = 10
 SLOWEST_MARCH, FASTEST_MARCH = 12, 6
+
+CHANNELS = ("cannon", "alien", "alien_left", "alien_right", "friendly_bullet", "enemy_bullet")
+CANNON, ALIEN, ALIEN_LEFT, ALIEN_RIGHT, FRIENDLY_BULLET, ENEMY_BULLET = range(len(CHANNELS))
+CANVAS = Canvas(len(CHANNELS))
 
 
 class Cell(NamedTuple):
@@ -61,14 +66,7 @@ class SpaceInvaders(Game):
 
     name = "MinAtar/SpaceInvaders-v1"
     actions = (NOOP, LEFT, RIGHT, FIRE)
-    channels = (
-        "cannon",
-        "alien",
-        "alien_left",
-        "alien_right",
-        "friendly_bullet",
-        "enemy_bullet",
-    )
+    channels = CHANNELS
     num_draws = 0
 
     def begin(self, draws: Float[Array, " draws"]) -> SpaceInvadersState:
@@ -105,26 +103,17 @@ class SpaceInvaders(Game):
         return game, kills.astype(jnp.float32), bombed | trodden | landed
 
     def observe(self, game: SpaceInvadersState) -> Bool[Array, "10 10 6"]:
-        """Each row of each channel is a word of ten bits, from which the cells are read."""
-        rows = np.arange(SIZE, dtype=np.int32)
-        aliens = _board_columns(_formation_row(game, rows), game.corner.column)
-        nothing = jnp.zeros_like(aliens)
-
-        def bullet(cell: Cell) -> UInt32[Array, "10"]:
-            return jnp.where(rows == cell.row, _bit(cell.column), 0)
-
-        words = jnp.stack(
-            [
-                bullet(Cell(jnp.int32(LAST), game.cannon)),
-                aliens,
-                jnp.where(game.marches_right, nothing, aliens),
-                jnp.where(game.marches_right, aliens, nothing),
-                bullet(game.shot) | bullet(game.earlier_shot),
-                bullet(game.bomb),
-            ],
-            axis=1,
+        """The aliens, in a second channel by their course, and the cannon and all bullets."""
+        columns = _board_columns(_formation_row(game, CANVAS.row), game.corner.column)
+        course = jnp.where(game.marches_right, ALIEN_RIGHT, ALIEN_LEFT)
+        aliens = (columns >> CANVAS.column.astype(np.uint32)) & 1 == 1
+        return (
+            (aliens & ((CANVAS.channel == ALIEN) | (course == CANVAS.channel)))
+            | CANVAS.pixel(CANNON, LAST, game.cannon)
+            | CANVAS.pixel(FRIENDLY_BULLET, *game.shot)
+            | CANVAS.pixel(FRIENDLY_BULLET, *game.earlier_shot)
+            | CANVAS.pixel(ENEMY_BULLET, *game.bomb)
         )
-        return (words[:, None, :] >> rows.astype(np.uint32)[None, :, None]) & 1 == 1
 
 
 def _cell(row: int, column: int) -> Cell:
