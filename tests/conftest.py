@@ -22,3 +22,11 @@ def x64():
     """Double precision for the length of one test."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def quick_compilation():
+    """Programs that are made sooner and run slower, for tests that compile much."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)

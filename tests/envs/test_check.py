@@ -19,7 +19,6 @@ from eligrad.envs.core import Environment, Step
 from eligrad.envs.probes_gymnasium import make_probe
 from eligrad.envs.spaces import Box, Discrete
 from eligrad.envs.wrappers import TimeLimit
-from tests.envs.quick import quick_compilation  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

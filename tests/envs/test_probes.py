@@ -15,7 +15,6 @@ from eligrad.envs import probes
 from eligrad.envs.core import step_autoreset
 from eligrad.envs.probes_gymnasium import make_probe
 from eligrad.envs.to_gymnasium import GymnasiumFromJax, to_gymnasium_space
-from tests.envs.quick import quick_compilation  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -12,6 +12,8 @@ import pytest
 from eligrad import rules
 from tests.rules import cases
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 WITH_AUXILIARY = [name for name in rules.names() if rules.get(name).has_auxiliary]
 
 

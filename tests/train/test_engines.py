@@ -18,6 +18,8 @@ from eligrad.train.host import HostRuns
 from eligrad.train.online import Online
 from eligrad.train.stream import Runs
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 STEPS, SIZE, ACTIONS = 60, 5, 3
 
 
