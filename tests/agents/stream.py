@@ -7,12 +7,6 @@ import numpy as np
 
 from eligrad.agents import Experience
 
-COMPILE_QUICKLY = {
-    "xla_backend_optimization_level": 0,
-    "xla_llvm_disable_expensive_passes": True,
-}
-"""Each program runs for milliseconds: what takes time is its compilation."""
-
 
 class Recording(NamedTuple):
     first: Any

@@ -12,7 +12,9 @@ from eligrad.agents import PRESETS, Network, QLambda, from_equinox
 from eligrad.nets import CNN, MinAtarCNN, streaming_mlp
 from eligrad.nets.cnn import Window
 from tests.agents import reference
-from tests.agents.stream import COMPILE_QUICKLY, record
+from tests.agents.stream import record
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 STEPS, ACTIONS = 200, 3
 
@@ -107,8 +109,7 @@ def run_library(config, net, recording):
         )
 
     inputs = (recording.experience, recording.act_keys, recording.update_keys)
-    run = jax.jit(lambda s, i: jax.lax.scan(step, s, i), compiler_options=COMPILE_QUICKLY)
-    _, trajectory = run(first, inputs)
+    _, trajectory = jax.jit(lambda s, i: jax.lax.scan(step, s, i))(first, inputs)
     return first, jax.tree.map(lambda x: np.asarray(x, np.float64), trajectory)
 
 

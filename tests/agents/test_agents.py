@@ -20,7 +20,9 @@ from eligrad.agents import (
 )
 from eligrad.agents.streaming import epsilon_greedy, epsilon_greedy_probabilities
 from eligrad.nets import streaming_mlp
-from tests.agents.stream import COMPILE_QUICKLY, record
+from tests.agents.stream import record
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 INPUTS, ACTIONS, STEPS = 5, 3, 12
 NET = from_equinox(lambda key, s: streaming_mlp(INPUTS, ACTIONS, hidden=(4,), sparsity=s, key=key))
@@ -48,8 +50,8 @@ def numbers(agent):
     return jax.tree.map(jnp.float32, agent)
 
 
-alone = jax.jit(run, compiler_options=COMPILE_QUICKLY)
-together = jax.jit(jax.vmap(run), compiler_options=COMPILE_QUICKLY)
+alone = jax.jit(run)
+together = jax.jit(jax.vmap(run))
 
 
 def _one_step(agent):

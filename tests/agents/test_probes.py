@@ -17,6 +17,12 @@ from eligrad.envs.spaces import Box, Discrete
 from eligrad.nets import MLP
 from eligrad.train.stream import Runs
 
+# One worker for all: what was learned is kept between tests.
+pytestmark = [
+    pytest.mark.usefixtures("quick_compilation"),
+    pytest.mark.xdist_group("agents-probes"),
+]
+
 SEEDS, STEPS = 3, 4000
 ON_POLICY = {"sarsa-lambda", "expected-sarsa-lambda"}
 
