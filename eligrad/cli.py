@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.metadata
+import signal
 import sys
 from pathlib import Path
 
@@ -57,6 +58,9 @@ def main(arguments: list[str] | None = None) -> None:
     if command == "demo":
         tyro.cli(Demo, prog="eligrad demo", args=arguments[1:]).run()
     else:
+        # Ctrl-C while nothing is at stake yet, or a second one, ends the process without ado.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         from eligrad import cli_train
 
         sys.exit(cli_train.main(arguments[1:]))

@@ -7,7 +7,6 @@ import dataclasses
 import datetime
 import json
 import shlex
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,6 +35,10 @@ def _count(name: str) -> PrimitiveConstructorSpec[int]:
     )
 
 
+def _needed(metavar: str) -> Any:
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint="(needed, unless there is --resume)")
+
+
 @dataclasses.dataclass(frozen=True)
 class Settings(QLambdaConfig):
     """The agent's own settings, but for the one that follows from --exploration-fraction."""
@@ -51,11 +54,11 @@ class Train:
     below are those of the agent named. Ctrl-C stops after the present chunk and saves.
     """
 
-    agent: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="AGENT")]
+    agent: Annotated[str, tyro.conf.Positional, _needed("AGENT")] = ""
     """Name of the agent."""
-    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+    env: Annotated[str, tyro.conf.Positional, _needed("ENV")] = ""
     """Name of the environment, such as MinAtar/Breakout-v1, gymnax/CartPole-v1 or Acrobot-v1."""
-    settings: tyro.conf.OmitArgPrefixes[Settings]
+    settings: tyro.conf.OmitArgPrefixes[Settings] = Settings()
     steps: Annotated[int, _count("steps")] = 1_000_000
     """Environment steps of each seed; 1e6 is understood."""
     seeds: Annotated[int, _count("seeds")] = 8
@@ -91,14 +94,15 @@ def parse(arguments: list[str]) -> Train:
         return _parse_resume(arguments, run)
     assumed = next((word for word in arguments if word in PRESETS), "qrc")
     command = _cli(arguments, _defaults(assumed))
+    if not command.env:
+        raise ValueError("an agent and an environment are needed: qrc MinAtar/Breakout-v1, say")
     if command.agent not in PRESETS:
         raise UnknownName("agent", command.agent, PRESETS)
     return command if command.agent == assumed else _cli(arguments, _defaults(command.agent))
 
 
 def _defaults(agent: str) -> Train:
-    settings = Settings(**vars(PRESETS[agent]))
-    return Train(agent=tyro.MISSING, env=tyro.MISSING, settings=settings)
+    return Train(settings=Settings(**vars(PRESETS[agent])))
 
 
 def _parse_resume(arguments: list[str], run: Path) -> Train:
@@ -144,9 +148,6 @@ def _cli(arguments: list[str], default: Train) -> Train:
 
 def main(arguments: list[str]) -> int:
     """Trains as the arguments say; returns the exit code."""
-    # A second Ctrl-C, or one while nothing is at stake yet, ends the process without ado.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
     debug = "--debug" in arguments
     try:
         return _run(parse(arguments))

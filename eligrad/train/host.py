@@ -16,7 +16,7 @@ from jaxtyping import Array, Int, PRNGKeyArray
 from eligrad.agents.streaming import Experience
 from eligrad.envs.host import HostEnvironment, Workers
 from eligrad.train.observe import choose, observe
-from eligrad.train.stream import StepRecord, spread
+from eligrad.train.stream import StepRecord, for_each_run, shard_over_devices, spread
 
 
 class HostState(NamedTuple):
@@ -49,8 +49,9 @@ class HostRuns:
         self.agents = spread(agents, self.count)
         self.env = env
         self._copies = env.open(self.count, workers)
-        self._choose = jax.jit(jax.vmap(choose))
-        self._observe = jax.jit(jax.vmap(observe), donate_argnums=1)
+        sharding = shard_over_devices(self.count)
+        self._choose = jax.jit(for_each_run(choose, sharding))
+        self._observe = jax.jit(for_each_run(observe, sharding), donate_argnums=1)
         observation = self._copies.reset([int(seed) for seed in env_seeds])
         keys = jax.vmap(jax.random.key)(jnp.asarray(agent_seeds))
         first_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, 0)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
@@ -39,6 +40,8 @@ class Engine(Protocol):
     """What training needs of an engine: `stream.Runs` and `host.HostRuns` are two."""
 
     count: int
+    agents: Any
+    """The agents, with a leading axis of that length on every number."""
     state: Any
     """A pytree, and all that a checkpoint holds; its `fault_step` has one entry for each run."""
 
@@ -215,7 +218,8 @@ class _Training:
         # All time is some chunk's: that of making the engine, too, and of writing files.
         self.clock, before = time.perf_counter(), self.clock
         self.seconds.append(seconds := self.clock - before)
-        epsilon = float(jnp.mean(self.agent.epsilon(jnp.int32(self.step))))
+        step = jnp.int32(self.step)
+        epsilon = float(jnp.mean(jax.vmap(lambda agent: agent.epsilon(step))(self.engine.agents)))
         tables = tables_of_chunk(record, self.plan.seeds, begun_at, epsilon, seconds)
         self.tables, self.unsaved = self.tables.then(tables), self.unsaved.then(tables)
         bar.advance(steps, tables, epsilon)

@@ -1,0 +1,155 @@
+"""A checkpoint comes back bit for bit, or is refused with its name; never half."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from eligrad.train import checkpoint
+from eligrad.train.checkpoint import CheckpointError, DamagedCheckpointError
+from eligrad.train.folder import RunFolder
+from eligrad.train.metrics import Tables
+
+
+class State(NamedTuple):
+    w: Any
+    keys: Any
+    step: Any
+    nothing: Any = None
+
+
+def state(seed: int = 0) -> State:
+    key = jax.random.key(seed)
+    return State(
+        w={"a": jax.random.normal(key, (2, 3)), "b": [jnp.arange(4, dtype=jnp.bfloat16)]},
+        keys=jax.random.split(key, 2),
+        step=np.array([7, 8], np.int32),
+    )
+
+
+def assert_equal(ours: Any, theirs: Any) -> None:
+    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert type(a) is type(b)
+        assert a.dtype == b.dtype
+        if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
+            a, b = jax.random.key_data(a), jax.random.key_data(b)
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+def test_round_trip(tmp_path):
+    path = tmp_path / "c.npz"
+    checkpoint.save(path, state(0), {"step": 7, "config": {"λ": 0.8}})
+    restored, header = checkpoint.load(path, like=state(1))
+    assert_equal(restored, state(0))
+    assert header == {"step": 7, "config": {"λ": 0.8}} == checkpoint.read_header(path)
+    # Readable without eligrad.
+    np.testing.assert_array_equal(np.load(path)["w/a"], state(0).w["a"])
+
+
+def test_nothing_is_unpickled(tmp_path):
+    path = tmp_path / "c.npz"
+    checkpoint.save(path, {"a": np.zeros(2)}, {})
+    with zipfile.ZipFile(path) as archive:
+        header = archive.read("header.json")
+    np.savez(path, a=np.array([{"an": "object"}], dtype=object))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("header.json", header)
+    with pytest.raises(DamagedCheckpointError, match="pickle"):
+        checkpoint.load(path, {"a": np.zeros(2)})
+
+
+def test_altered_bytes_are_noticed(tmp_path):
+    path, broken = tmp_path / "c.npz", tmp_path / "broken.npz"
+    checkpoint.save(path, state(), {"step": 1})
+    content = path.read_bytes()
+    harmless = refused = named = 0
+    for place in range(0, len(content), 7):
+        altered = bytearray(content)
+        altered[place] ^= 0x10
+        broken.write_bytes(altered)
+        try:
+            restored, header = checkpoint.load(broken, like=state(1))
+        except CheckpointError as refusal:
+            named += "broken.npz" in str(refusal)
+            refused += 1
+            continue
+        # Not all of an archive means something (dates, for one); what does, is intact.
+        assert_equal(restored, state())
+        assert header == {"step": 1}
+        harmless += 1
+    assert named == refused > harmless
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
+def test_cut_off_files_are_refused(tmp_path, share):
+    path = tmp_path / "c.npz"
+    checkpoint.save(path, state(), {})
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(DamagedCheckpointError, match=r"c\.npz is damaged"):
+        checkpoint.load(path, like=state())
+
+
+def test_later_formats_are_refused(tmp_path):
+    path = tmp_path / "c.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("header.json", json.dumps({"format": 2, "header": {}, "leaves": {}}))
+    with pytest.raises(CheckpointError, match=r"c\.npz has checkpoint format 2; .* reads 1"):
+        checkpoint.load(path, like=())
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (state()._replace(nothing=np.zeros(1)), "nothing is absent in the file and float64"),
+        (state()._replace(step=None), "step is int32 in the file and absent"),
+        (state()._replace(step=np.zeros(2, np.float32)), "step is int32 in the file and float32"),
+        (state()._replace(step=np.zeros(3, np.int32)), r"step has shape \(2,\) in the file and"),
+        (state()._replace(keys=jax.random.split(jax.random.key(0, impl="rbg"))), "keys is key<fry"),
+    ],
+)
+def test_other_trees_are_refused(tmp_path, other, message):
+    path = tmp_path / "c.npz"
+    checkpoint.save(path, state(), {})
+    with pytest.raises(CheckpointError, match=message):
+        checkpoint.load(path, like=other)
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "c.npz"
+    checkpoint.save(path, state(), {})
+    content = path.read_bytes()
+    with pytest.raises(ValueError, match="pickle"):
+        checkpoint.save(path, {"a": np.zeros(3), "b": np.array([object()])}, {})
+    assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_last_two_are_kept_and_a_damaged_one_is_passed_over(tmp_path):
+    folder = RunFolder.create(tmp_path / "run")
+    for step in (10, 20, 30):
+        folder.save(step, state(step), Tables.empty(), {})
+    older, newest = folder.checkpoints()
+    assert (older.name, newest.name) == (
+        "checkpoint-000000000020.npz",
+        "checkpoint-000000000030.npz",
+    )
+
+    newest.write_bytes(newest.read_bytes()[:-100])
+    with pytest.warns(UserWarning, match=r"30\.npz is damaged .* going on from .*20\.npz"):
+        step, restored = folder.restore(state())
+    assert step == 20
+    assert_equal(restored, state(20))
+    assert [p.stem for p in (folder.path / "metrics/chunks").iterdir()] != []
+    assert not (folder.path / "metrics/chunks/000000000030.parquet").exists()
+
+    older.write_bytes(b"")
+    with pytest.raises(DamagedCheckpointError, match=r"20\.npz"):
+        folder.restore(state())

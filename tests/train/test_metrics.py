@@ -1,0 +1,92 @@
+"""Tables, summary and curve against values worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from eligrad.train.figure import curves
+from eligrad.train.metrics import Tables, tables_of_chunk
+from eligrad.train.stream import StepRecord
+from eligrad.train.summary import as_text, summarise
+
+SEEDS = [5, 9]
+
+
+def chunk(begun_at: int) -> Tables:
+    """Four steps of two runs: the first ends episodes at steps 2 and 4, the second at step 3."""
+    record = StepRecord(
+        ended=np.array([[0, 1, 0, 1], [0, 0, 1, 0]], bool),
+        episode_return=np.array([[1, 2, 3, 4], [10, 20, 30, 1]], np.float32),
+        episode_length=np.array([[1, 2, 1, 2], [1, 2, 3, 1]], np.int32),
+        td_error=np.array([[1, -3, 0, 0], [0, 2e6, np.nan, 1]], np.float32),
+    )
+    return tables_of_chunk(record, SEEDS, begun_at, epsilon=0.5, seconds=2.0)
+
+
+def test_tables_of_a_chunk():
+    episodes, chunks = chunk(begun_at=100)
+    assert episodes.to_pylist() == [
+        {"seed": 5, "step": 102, "return": 2.0, "length": 2},
+        {"seed": 5, "step": 104, "return": 4.0, "length": 2},
+        {"seed": 9, "step": 103, "return": 30.0, "length": 3},
+    ]
+    first, second = chunks.to_pylist()
+    assert first == {
+        "seed": 5,
+        "step": 104,
+        "mean_abs_td_error": 1.0,
+        "max_abs_td_error": 3.0,
+        "epsilon": 0.5,
+        "seconds": 2.0,
+        "steps_per_second": 4.0,
+        "diverged_step": None,
+    }
+    assert np.isnan(second["mean_abs_td_error"])
+    assert second["diverged_step"] == 102
+
+
+def test_summary():
+    summary = summarise(chunk(0).then(chunk(4)), SEEDS, steps=8)
+    first, second = summary["seeds"]
+    assert first == {
+        "seed": 5,
+        "episodes": 4,
+        "return_last": 4.0,  # of the one episode that ended after step 7.2
+        "return_all": 3.0,
+        "return_area": 3.0,
+        "diverged_step": None,
+    }
+    assert second["return_last"] is None
+    assert second["diverged_step"] == 2
+    assert summary["over_seeds"]["return_all"] == {"mean": 16.5, "standard_error": 13.5}
+    assert summary["over_seeds"]["return_last"] == {"mean": 4.0, "standard_error": None}
+    assert summary["diverged"] == 1
+    assert (summary["seconds"], summary["steps_per_second"]) == (4.0, 4.0)
+    text = as_text(summary)
+    assert "diverged at step 2" in text
+    assert "16.5 ± 13.5" in text
+
+
+def test_summary_of_nothing():
+    summary = summarise(Tables.empty(), SEEDS, steps=0)
+    assert summary["over_seeds"]["return_all"] == {"mean": None, "standard_error": None}
+    assert "–" in as_text(summary)
+
+
+def test_area_weights_by_length():
+    record = StepRecord(
+        np.array([[1, 0, 0, 1]], bool),
+        np.array([[1, 0, 0, 5]], np.float32),
+        np.array([[1, 1, 2, 3]], np.int32),
+        np.zeros((1, 4), np.float32),
+    )
+    tables = tables_of_chunk(record, [0], 0, 0.0, 1.0)
+    assert summarise(tables, [0], 4)["seeds"][0]["return_area"] == pytest.approx((1 + 3 * 5) / 4)
+
+
+def test_curves():
+    at, each = curves(chunk(0).then(chunk(4)), SEEDS, steps=8)
+    np.testing.assert_array_equal(at, np.arange(1, 9))
+    np.testing.assert_array_equal(each[0], [np.nan, 2, 2, 4, 4, 2, 2, 4])
+    np.testing.assert_array_equal(each[1], [np.nan, np.nan, 30, 30, 30, 30, 30, 30])

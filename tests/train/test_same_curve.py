@@ -1,0 +1,123 @@
+"""A seed's run is the same run: alone or among many, in one chunk or ten, resumed, on 8 devices.
+
+On a CPU all of this is bit for bit. Under `vmap`, which accelerators use, XLA adds up in another
+order (2e-7 apart), and equality is to 1e-5.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from eligrad.train import Runs, resume, stream, train
+from eligrad.train.checkpoint import load
+from eligrad.train.plan import env_seeds
+from tests.train import tiny
+
+SEEDS, STEPS = list(range(32)), 300
+
+
+def runs(seeds) -> Runs:
+    return Runs(tiny.agent(), tiny.ENV, (), np.asarray(seeds), env_seeds(seeds))
+
+
+@pytest.fixture(scope="module")
+def together():
+    """All seeds in one chunk: records, and the state that they end in."""
+    engine = runs(SEEDS)
+    records = jax.tree.map(np.asarray, engine.advance(STEPS))
+    assert len(np.unique(records.td_error[:, -1])) > 25  # they are different runs
+    assert records.ended.any(axis=1).all()
+    return records, engine.state
+
+
+def assert_same(ours, theirs):
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
+            a, b = jax.random.key_data(a), jax.random.key_data(b)
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+def test_alone(together):
+    records, state = together
+    engine = runs([17])
+    alone = engine.advance(STEPS)
+    assert_same(alone, jax.tree.map(lambda leaf: leaf[17:18], records))
+    assert_same(engine.state, jax.tree.map(lambda leaf: leaf[17:18], state))
+
+
+def test_ten_chunks(together):
+    records, state = together
+    engine = runs(SEEDS)
+    chunks = [engine.advance(STEPS // 10) for _ in range(10)]
+    assert_same(jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *chunks), records)
+    assert_same(engine.state, state)
+
+
+def test_under_vmap(together):
+    """What an accelerator does with its share of the runs."""
+
+    @jax.jit
+    def all_at_once(agent_seeds, env_seeds):
+        agent = tiny.agent()
+        state = jax.vmap(lambda a, e: stream.begin(agent, tiny.ENV, (), a, e))(
+            agent_seeds, env_seeds
+        )
+        return jax.vmap(lambda run: stream.advance(agent, tiny.ENV, (), run, STEPS))(state)
+
+    _, batched = all_at_once(jnp.asarray(SEEDS), jnp.asarray(env_seeds(SEEDS), jnp.int32))
+    records, _ = together
+    np.testing.assert_array_equal(batched.ended, records.ended)
+    np.testing.assert_allclose(batched.episode_return, records.episode_return, atol=1e-5)
+    np.testing.assert_allclose(batched.td_error, records.td_error, atol=1e-5, rtol=1e-5)
+
+
+def test_eight_devices(together, tmp_path):
+    """The same seeds shared out over eight devices, in a process of their own."""
+    program = (
+        "import sys, numpy as np, jax\n"
+        "from tests.train import test_same_curve as here\n"
+        "engine = here.runs(here.SEEDS)\n"
+        "records = engine.advance(here.STEPS)\n"
+        "assert len(records.td_error.sharding.device_set) == 8 == jax.device_count()\n"
+        "np.savez(sys.argv[1], **records._asdict())\n"
+    )
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+    subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "records.npz"],
+        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+        check=True,
+    )
+    there = np.load(tmp_path / "records.npz")
+    assert_same([there[name] for name in together[0]._fields], together[0])
+
+
+def test_resumed_in_the_middle(tmp_path):
+    """Also from the middle of a stretch between two checkpoints, and to a new total."""
+    options = {"seeds": [3, 4], "chunk": 50, "checkpoint_every": 100}
+    straight = train(tiny.agent(), tiny.ENV, steps=400, out=tmp_path / "straight", **options)
+    train(tiny.agent(), tiny.ENV, steps=150, out=tmp_path / "parts", **options)
+    resumed = resume(tmp_path / "parts", steps=400, agent=tiny.agent(), env=tiny.ENV)
+    assert_same(resumed.state, straight.state)
+    assert resumed.episodes.equals(straight.episodes)
+    assert tiny.timeless(resumed.chunks).equals(tiny.timeless(straight.chunks))
+    # And what lies on the disk is what was returned.
+    state, header = load(tmp_path / "parts/checkpoint-000000000400.npz", resumed.state)
+    assert header["step"] == 400
+    assert_same(state, straight.state)
+
+
+def test_metrics_of_lost_steps_are_written_again(tmp_path):
+    """A run that died after writing metrics and before its checkpoint."""
+    options = {"seeds": 2, "chunk": 50, "checkpoint_every": 100}
+    straight = train(tiny.agent(), tiny.ENV, steps=300, out=tmp_path / "run", **options)
+    (tmp_path / "run/checkpoint-000000000300.npz").unlink()
+    again = resume(tmp_path / "run", agent=tiny.agent(), env=tiny.ENV)
+    assert again.episodes.equals(straight.episodes)
+    assert_same(again.state, straight.state)
