@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from eligrad.agents.streaming import Experience
 from eligrad.envs.host import HostEnvironment, Workers
-from eligrad.train.observe import choose, observe
-from eligrad.train.stream import StepRecord, for_each_run, shard_over_devices, spread
+from eligrad.train.observe import Dispatch, KeyBlocks
+from eligrad.train.stream import StepRecord, spread
 
 
 class HostState(NamedTuple):
@@ -24,7 +24,7 @@ class HostState(NamedTuple):
 
     agent: Any
     agent_key: PRNGKeyArray
-    step: Int[Array, " runs"]
+    step: np.ndarray
     episode_return: np.ndarray
     episode_length: np.ndarray
     fault_step: np.ndarray
@@ -49,9 +49,6 @@ class HostRuns:
         self.agents = spread(agents, self.count)
         self.env = env
         self._copies = env.open(self.count, workers)
-        sharding = shard_over_devices(self.count)
-        self._choose = jax.jit(for_each_run(choose, sharding))
-        self._observe = jax.jit(for_each_run(observe, sharding), donate_argnums=1)
         observation = self._copies.reset([int(seed) for seed in env_seeds])
         keys = jax.vmap(jax.random.key)(jnp.asarray(agent_seeds))
         first_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, 0)
@@ -60,16 +57,24 @@ class HostRuns:
                 self.agents, first_keys, jnp.asarray(observation)
             ),
             agent_key=keys,
-            step=jnp.zeros(self.count, jnp.int32),
+            step=np.zeros(self.count, np.int32),
             episode_return=np.zeros(self.count, np.float32),
             episode_length=np.zeros(self.count, np.int32),
             fault_step=np.full(self.count, -1, np.int32),
         )
+        one = jax.tree.map(lambda leaf: leaf[0], self.state.agent)
+        dispatch = Dispatch(one)
+        self._pack = jax.jit(jax.vmap(dispatch.pack))
+        self._unpack = jax.jit(jax.vmap(dispatch.unpack))
+        self._choose = jax.jit(jax.vmap(dispatch.choose), donate_argnums=1)
+        self._observe = jax.jit(jax.vmap(dispatch.observe), donate_argnums=1)
 
     def advance(self, steps: int) -> StepRecord:
         """Moves all runs on; returns records of shape [runs, steps]."""
         agent, keys, number, episode_return, length, fault = self.state
-        agent, action = self._choose(self.agents, agent, keys, number + 1)
+        blocks = KeyBlocks(keys)
+        first = int(number[0]) + 1
+        packed, action = self._choose(self.agents, self._pack(agent), blocks.of(first).act)
         ended = np.zeros((self.count, steps), bool)
         returns = np.zeros((self.count, steps), np.float32)
         lengths = np.zeros((self.count, steps), np.int32)
@@ -84,10 +89,15 @@ class HostRuns:
                 next_observation=world.next_observation,
                 observation=world.observation,
             )
-            number = number + 1
             # Dispatched before the bookkeeping: the accelerator works meanwhile.
-            agent, action, signals = self._observe(self.agents, agent, keys, number, experience)
-            errors.append(signals.td_error)
+            packed, action, error = self._observe(
+                self.agents,
+                packed,
+                blocks.of(first + t).update,
+                blocks.of(first + t + 1).act,
+                experience,
+            )
+            errors.append(error)
             returns[:, t] = episode_return + reward
             lengths[:, t] = length + 1
             ended[:, t] = world.terminated | world.truncated
@@ -95,8 +105,10 @@ class HostRuns:
             length = np.where(ended[:, t], np.int32(0), lengths[:, t])
             faulty = ~(np.isfinite(reward) & _finite(world.next_observation))
             if faulty.any():
-                fault = np.where(faulty & (fault < 0), np.asarray(number), fault)
-        self.state = HostState(agent, keys, number, episode_return, length, fault)
+                fault = np.where(faulty & (fault < 0), np.int32(first + t), fault)
+        self.state = HostState(
+            self._unpack(packed), keys, number + np.int32(steps), episode_return, length, fault
+        )
         return StepRecord(ended, returns, lengths, np.stack([np.asarray(e) for e in errors], 1))
 
     def interrupt(self, env_seeds: np.ndarray) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from eligrad.agents.streaming import Experience
 from eligrad.train import checkpoint
-from eligrad.train.observe import choose, observe
+from eligrad.train.observe import Dispatch, KeyBlocks
 
 
 class Online:
@@ -32,19 +32,32 @@ class Online:
     def __init__(self, agent: Any, *, seed: int = 0) -> None:
         self.agent = agent
         self._key = jax.random.key(seed)
+        self._keys = KeyBlocks(self._key)
         self.steps = 0
         """Updates made so far."""
-        self.state: Any = None
-        """The agent's state; None before the first observation."""
+        self._packed: Any = None
         self._shape: tuple[int, ...] = ()
         self._dtype: Any = None
         self._ending: Experience | None = None
         self._init = jax.jit(lambda agent, key, obs: agent.init(key, obs))
         self._interrupt = jax.jit(lambda agent, state, obs: agent.interrupt(state, obs))
-        self._choose = jax.jit(choose)
-        self._observe = jax.jit(observe, donate_argnums=1)
         self.td_error = math.nan
         """Error of the last update."""
+
+    @property
+    def state(self) -> Any:
+        """The agent's state; None before the first observation."""
+        return None if self._packed is None else self._unpack(self._packed)
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        if self._packed is None:
+            dispatch = Dispatch(state)
+            self._pack = jax.jit(dispatch.pack)
+            self._unpack = jax.jit(dispatch.unpack)
+            self._choose = jax.jit(dispatch.choose, donate_argnums=1)
+            self._observe = jax.jit(dispatch.observe, donate_argnums=1)
+        self._packed = self._pack(state)
 
     def observe(
         self,
@@ -62,7 +75,7 @@ class Online:
         reward = float(reward)
         if not math.isfinite(reward):
             raise ValueError(f"reward is {reward}; a finite number is accepted")
-        if self.state is None:
+        if self._packed is None:
             return self._begin(observation, reward, bool(terminated or truncated))
         if self._ending is not None:
             self._refuse_at_first(reward, bool(terminated or truncated))
@@ -116,6 +129,7 @@ class Online:
             ending = Experience(np.float32(0), np.bool_(0), np.bool_(0), blank, blank)
         like = (online._key, online._init(agent, online._key, blank), ending)
         (online._key, online.state, online._ending), _ = checkpoint.load(Path(path), like)
+        online._keys = KeyBlocks(online._key)
         online.steps = header["steps"]
         return online
 
@@ -127,8 +141,8 @@ class Online:
         return self._next_action()
 
     def _next_action(self) -> int:
-        step = _number(self.steps + 1)
-        self.state, action = self._choose(self.agent, self.state, self._key, step)
+        key = self._keys.of(self.steps + 1).act
+        self._packed, action = self._choose(self.agent, self._packed, key)
         return int(action)
 
     def _begin(self, observation: Any, reward: float, ended: bool) -> int:
@@ -138,10 +152,11 @@ class Online:
 
     def _learn(self, experience: Experience) -> int:
         self.steps += 1
-        self.state, action, signals = self._observe(
-            self.agent, self.state, self._key, _number(self.steps), experience
+        update_key, act_key = self._keys.of(self.steps).update, self._keys.of(self.steps + 1).act
+        self._packed, action, error = self._observe(
+            self.agent, self._packed, update_key, act_key, experience
         )
-        self.td_error = float(signals.td_error)
+        self.td_error = float(error)
         return int(action)
 
     def _refuse_at_first(self, reward: float, ended: bool) -> None:
@@ -164,8 +179,3 @@ class Online:
             where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
             raise ValueError(f"the observation is {array[where]} at {where}; finite is accepted")
         return array
-
-
-def _number(step: int) -> np.int32:
-    """A step's number for its keys, which may go round after years of steps."""
-    return np.uint32(step % 2**32).view(np.int32)
