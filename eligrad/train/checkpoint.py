@@ -60,8 +60,8 @@ def save(path: Path, tree: PyTree, header: dict[str, Any]) -> None:
 def load(path: Path, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
     """Reads a tree of the structure, shapes and dtypes of `like`, and the header.
 
-    Leaves that are JAX arrays in `like` are put where those are. Raises `CheckpointError` for a
-    file that is damaged, from a later format, or of another tree.
+    Leaves that are JAX arrays in `like` are put on the devices those are bound to. Raises
+    `CheckpointError` for a file that is damaged, from a later format, or of another tree.
     """
     wanted = _named_leaves(like)
     with _Reader(path) as reader:
@@ -126,7 +126,8 @@ class _Reader:
         restored = jnp.asarray(array)
         if _is_key(like):
             restored = jax.random.wrap_key_data(restored, impl=jax.random.key_impl(like))
-        return jax.device_put(restored, like.sharding)
+        # An array that is bound to no device must stay so, to go where a program needs it.
+        return jax.device_put(restored, like.sharding) if like.committed else restored
 
     def _damaged(self, error: Exception) -> DamagedCheckpointError:
         return DamagedCheckpointError(f"{self._path} is damaged or no checkpoint: {error}")

@@ -58,7 +58,7 @@ def draw(tables: Tables, seeds: Sequence[int], steps: int, title: str, path: Pat
         )
     axis.set(title=title, xlabel="environment steps", ylabel="return of an episode")
     axis.set_xlim(0, steps)
-    axis.ticklabel_format(axis="x", style="sci", scilimits=(-3, 5), useMathText=True)
+    axis.xaxis.set_major_formatter("{x:,.0f}")
     axis.grid(alpha=0.3)
     axis.legend(loc="upper left", frameon=False)
     with replacing(path) as partial:

@@ -40,13 +40,11 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path) -> RunFolder:
-        """A new folder; one with something in it is refused."""
+        """A new folder, made when first written to; one with something in it is refused."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise FileExistsError(
                 f"{path} exists already; choose another folder for this run, or resume that one"
             )
-        for name in _SCHEMAS:
-            (path / "metrics" / name).mkdir(parents=True, exist_ok=True)
         return cls(path)
 
     @classmethod
@@ -65,6 +63,7 @@ class RunFolder:
 
     def write_config(self, config: dict[str, Any]) -> None:
         """Replaces `config.json`."""
+        self.path.mkdir(parents=True, exist_ok=True)
         write_json(self.path / "config.json", config)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
@@ -83,6 +82,7 @@ class RunFolder:
     def save(self, step: int, state: PyTree, tables: Tables, config: dict[str, Any]) -> None:
         """Writes the tables since the last save, then the state; then drops older states."""
         for name, table in tables._asdict().items():
+            self._parts(name).mkdir(parents=True, exist_ok=True)
             with replacing(self._parts(name) / f"{step:012}.parquet") as partial:
                 pq.write_table(table, partial)
         path = self.path / f"checkpoint-{step:012}.npz"

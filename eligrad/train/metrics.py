@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -43,13 +43,13 @@ class Tables(NamedTuple):
     chunks: pa.Table
 
     @classmethod
-    def empty(cls) -> Tables:
-        """No rows."""
-        return cls(EPISODES.empty_table(), CHUNKS.empty_table())
-
-    def then(self, later: Tables) -> Tables:
-        """This stretch and the one that followed."""
-        return Tables(*(pa.concat_tables(pair) for pair in zip(self, later, strict=True)))
+    def join(cls, stretches: Iterable[Tables]) -> Tables:
+        """Stretches that follow each other as one; of none, tables without rows."""
+        episodes, chunks = [EPISODES.empty_table()], [CHUNKS.empty_table()]
+        for stretch in stretches:
+            episodes.append(stretch.episodes)
+            chunks.append(stretch.chunks)
+        return cls(*(pa.concat_tables(each).combine_chunks() for each in (episodes, chunks)))
 
 
 def tables_of_chunk(

@@ -129,8 +129,8 @@ def number_of_actions(env: World) -> int:
     if isinstance(env.action_space, Discrete):
         return env.action_space.n
     raise ValueError(
-        f"{env.name!r} has continuous actions, {env.action_space}; these agents choose among "
-        "finitely many (a Discrete action space)"
+        f"{env.name!r} has continuous actions, of shape {env.action_space.shape}; these agents "
+        "choose among finitely many (a Discrete action space)"
     )
 
 

@@ -168,7 +168,7 @@ class _Training:
         self.engine = _make_engine(agent, env, params, plan.seeds)
         self.seconds: list[float] = []
         self.step, self.saved_step = 0, 0
-        self.tables, self.unsaved = Tables.empty(), Tables.empty()
+        self.saved, self.unsaved = Tables.join([]), list[Tables]()
 
     def run(self) -> Result:
         """Trains to the end, or until a signal."""
@@ -202,7 +202,7 @@ class _Training:
             )
         if self.step and isinstance(self.engine, HostRuns):
             self.engine.interrupt(planning.env_seeds(self.plan.seeds, self.step))
-        self.saved_step, self.tables = self.step, folder.tables()
+        self.saved_step, self.saved = self.step, folder.tables()
         session = provenance() | {"from_step": self.step}
         folder.write_config(self.config | {"sessions": [*begun["sessions"], session]})
 
@@ -221,7 +221,7 @@ class _Training:
         step = jnp.int32(self.step)
         epsilon = float(jnp.mean(jax.vmap(lambda agent: agent.epsilon(step))(self.engine.agents)))
         tables = tables_of_chunk(record, self.plan.seeds, begun_at, epsilon, seconds)
-        self.tables, self.unsaved = self.tables.then(tables), self.unsaved.then(tables)
+        self.unsaved.append(tables)
         bar.advance(steps, tables, epsilon)
 
     def _check_faults(self, record: StepRecord) -> None:
@@ -242,12 +242,15 @@ class _Training:
         )
 
     def _save(self) -> None:
-        if self.folder is not None and self.saved_step < self.step:
-            self.folder.save(self.step, self.engine.state, self.unsaved, self.config)
-            self.saved_step, self.unsaved = self.step, Tables.empty()
+        if self.saved_step == self.step:
+            return
+        tables = Tables.join(self.unsaved)
+        if self.folder is not None:
+            self.folder.save(self.step, self.engine.state, tables, self.config)
+        self.saved_step, self.saved, self.unsaved = self.step, Tables.join([self.saved, tables]), []
 
     def _conclude(self) -> Result:
-        summary = summarise(self.tables, self.plan.seeds, self.step) | {
+        summary = summarise(self.saved, self.plan.seeds, self.step) | {
             "title": self.title,
             "finished": self.step == self.plan.steps,
             "startup_seconds": self._startup_seconds(),
@@ -255,15 +258,15 @@ class _Training:
         result = Result(
             agent=self.agent,
             state=self.engine.state,
-            episodes=self.tables.episodes,
-            chunks=self.tables.chunks,
+            episodes=self.saved.episodes,
+            chunks=self.saved.chunks,
             summary=summary,
             folder=None if self.folder is None else self.folder.path,
         )
         if self.folder is not None:
             self.folder.write_summary(summary)
             if self.step:
-                figure.draw(self.tables, self.plan.seeds, self.step, self.title, self.folder.curve)
+                figure.draw(self.saved, self.plan.seeds, self.step, self.title, self.folder.curve)
         return result
 
     def _startup_seconds(self) -> float:

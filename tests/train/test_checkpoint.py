@@ -135,7 +135,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
 def test_the_last_two_are_kept_and_a_damaged_one_is_passed_over(tmp_path):
     folder = RunFolder.create(tmp_path / "run")
     for step in (10, 20, 30):
-        folder.save(step, state(step), Tables.empty(), {})
+        folder.save(step, state(step), Tables.join([]), {})
     older, newest = folder.checkpoints()
     assert (older.name, newest.name) == (
         "checkpoint-000000000020.npz",

@@ -47,7 +47,7 @@ def test_tables_of_a_chunk():
 
 
 def test_summary():
-    summary = summarise(chunk(0).then(chunk(4)), SEEDS, steps=8)
+    summary = summarise(Tables.join([chunk(0), chunk(4)]), SEEDS, steps=8)
     first, second = summary["seeds"]
     assert first == {
         "seed": 5,
@@ -69,7 +69,7 @@ def test_summary():
 
 
 def test_summary_of_nothing():
-    summary = summarise(Tables.empty(), SEEDS, steps=0)
+    summary = summarise(Tables.join([]), SEEDS, steps=0)
     assert summary["over_seeds"]["return_all"] == {"mean": None, "standard_error": None}
     assert "–" in as_text(summary)
 
@@ -86,7 +86,7 @@ def test_area_weights_by_length():
 
 
 def test_curves():
-    at, each = curves(chunk(0).then(chunk(4)), SEEDS, steps=8)
+    at, each = curves(Tables.join([chunk(0), chunk(4)]), SEEDS, steps=8)
     np.testing.assert_array_equal(at, np.arange(1, 9))
     np.testing.assert_array_equal(each[0], [np.nan, 2, 2, 4, 4, 2, 2, 4])
     np.testing.assert_array_equal(each[1], [np.nan, np.nan, 30, 30, 30, 30, 30, 30])

@@ -78,6 +78,18 @@ def test_under_vmap(together):
     np.testing.assert_allclose(batched.td_error, records.td_error, atol=1e-5, rtol=1e-5)
 
 
+def on_eight_devices(program: str, out) -> None:
+    """Runs a program, with `out` as its argument, in a process that sees eight devices."""
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+    environment = {
+        "XLA_FLAGS": flags,
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": jax.config.values["jax_compilation_cache_dir"],
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    subprocess.run([sys.executable, "-c", program, out], env=os.environ | environment, check=True)
+
+
 def test_eight_devices(together, tmp_path):
     """The same seeds shared out over eight devices, in a process of their own."""
     program = (
@@ -88,12 +100,7 @@ def test_eight_devices(together, tmp_path):
         "assert len(records.td_error.sharding.device_set) == 8 == jax.device_count()\n"
         "np.savez(sys.argv[1], **records._asdict())\n"
     )
-    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
-    subprocess.run(
-        [sys.executable, "-c", program, tmp_path / "records.npz"],
-        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
-        check=True,
-    )
+    on_eight_devices(program, tmp_path / "records.npz")
     there = np.load(tmp_path / "records.npz")
     assert_same([there[name] for name in together[0]._fields], together[0])
 
@@ -121,3 +128,23 @@ def test_metrics_of_lost_steps_are_written_again(tmp_path):
     again = resume(tmp_path / "run", agent=tiny.agent(), env=tiny.ENV)
     assert again.episodes.equals(straight.episodes)
     assert_same(again.state, straight.state)
+
+
+def test_host_environments_go_on_in_a_new_episode(tmp_path):
+    """What is outside JAX cannot be saved; all the rest is, also from and to eight devices."""
+    program = (
+        "import sys\n"
+        "from tests.envs.tiny import Counter\n"
+        "from tests.train import tiny\n"
+        "from eligrad.envs.gymnasium import GymnasiumEnvironment\n"
+        "from eligrad.train import resume, train\n"
+        "agent, env = tiny.agent(observations=3), GymnasiumEnvironment(Counter)\n"
+        "train(agent, env, steps=21, seeds=8, out=sys.argv[1])\n"
+        "result = resume(sys.argv[1], steps=42, agent=agent, env=env)\n"
+        "assert (result.state.step == 42).all()\n"
+        "first = result.episodes.to_pandas().query('seed == 0')\n"
+        # Episodes of 2 and 3 steps in turn: the one begun at step 20 is never finished.
+        "until_21, until_42 = [2, 5, 7, 10, 12, 15, 17, 20], [23, 26, 28, 31, 33, 36, 38, 41]\n"
+        "assert list(first['step']) == until_21 + until_42\n"
+    )
+    on_eight_devices(program, tmp_path / "run")
