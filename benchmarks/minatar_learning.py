@@ -63,7 +63,9 @@ def run(
     assert isinstance(env, Environment)
     assert isinstance(env.action_space, Discrete)
     configs = [config_of(variant, steps) for variant in variants]
-    batch = jax.tree.map(lambda *numbers: np.repeat(np.float32(numbers), seeds), *configs)
+    batch = jax.tree.map(
+        lambda *numbers: np.repeat(np.asarray(numbers, np.float32), seeds), *configs
+    )
     agents = QLambda(batch, default_network(env.observation_space.shape, env.action_space.n))
     seed_of = np.tile(np.arange(seeds), len(variants))
     count = len(seed_of)
@@ -104,10 +106,10 @@ def run(
             "seeds": seeds,
             "final_mean": float(np.mean(finished)),
             "final_standard_error": float(np.std(finished, ddof=1) / np.sqrt(len(finished))),
-            "final_per_seed": np.round(final[mine], 4).tolist(),
+            "final_per_seed": listed(final[mine], 4),
             "diverged_at": diverged_at[mine].tolist(),
             "grid": [(i + 1) * steps // POINTS for i in range(POINTS)],
-            "curve_per_seed": np.round(curve[mine], 3).tolist(),
+            "curve_per_seed": [listed(row, 3) for row in curve[mine]],
             "wall_seconds": round(wall, 1),
             "runs_in_the_program": count,
             "steps_per_second_in_sum": round(count * (steps - chunk) / (wall - compiled)),
@@ -119,6 +121,11 @@ def run(
             },
         }
     return results
+
+
+def listed(values: np.ndarray, digits: int) -> list[float | None]:
+    """Numbers for JSON; None where no episode ended."""
+    return [None if np.isnan(value) else round(float(value), digits) for value in values]
 
 
 def main() -> None:

@@ -63,9 +63,7 @@ def main() -> None:
     for _ in range(ROUNDS):
         for name, function in functions.items():
             began = time.perf_counter()
-            for _ in range(CALLS):
-                result = function(params, *batch)
-            jax.block_until_ready(result)
+            jax.block_until_ready([function(params, *batch) for _ in range(CALLS)])
             times[name].append((time.perf_counter() - began) / CALLS)
     base = statistics.median(times["td"])
     print(
