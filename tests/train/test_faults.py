@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from eligrad.agents import QLambda
 from eligrad.envs.core import Step
 from eligrad.train import EnvironmentFault, train
 from eligrad.train.checkpoint import read_header
@@ -39,15 +40,21 @@ def test_numbers_that_are_none(tmp_path, what, at, message):
     assert saved == ([20, 40] if at else [])
 
 
+def with_step_sizes(*step_sizes: float) -> QLambda:
+    """One agent for each, in one."""
+
+    def make(step_size):
+        agent = tiny.agent()
+        config = dataclasses.replace(agent.config, step_size=step_size)
+        return dataclasses.replace(agent, config=config)
+
+    return jax.vmap(make)(jnp.array(step_sizes))
+
+
 def test_a_diverging_run_leaves_its_neighbours_alone():
-    sound = train(tiny.agent(), tiny.ENV, steps=200, seeds=[0, 1, 2])
-    step_sizes = jnp.array([0.01, 10.0, 0.01])
-    agents = jax.vmap(
-        lambda s: dataclasses.replace(
-            tiny.agent(), config=dataclasses.replace(tiny.agent().config, step_size=s)
-        )
-    )(step_sizes)
-    mixed = train(agents, tiny.ENV, steps=200, seeds=[0, 1, 2])
+    sound = train(with_step_sizes(0.01, 0.01, 0.01), tiny.ENV, steps=200, seeds=[0, 1, 2])
+    mixed = train(with_step_sizes(0.01, 10.0, 0.01), tiny.ENV, steps=200, seeds=[0, 1, 2])
+    assert sound.summary["diverged"] == 0
     assert mixed.summary["diverged"] == 1
     since = mixed.summary["seeds"][1]["diverged_step"]
     assert 1 <= since <= 100

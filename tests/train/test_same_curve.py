@@ -20,6 +20,8 @@ from eligrad.train.checkpoint import load
 from eligrad.train.plan import env_seeds
 from tests.train import tiny
 
+pytestmark = pytest.mark.xdist_group("small runs")  # they share compiled programs
+
 SEEDS, STEPS = list(range(32)), 300
 
 
