@@ -8,6 +8,7 @@ import importlib.metadata
 import signal
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import tyro
 
@@ -30,12 +31,17 @@ class Demo:
     def run(self) -> None:
         """Runs the demonstration."""
         if self.seeds < 1:
-            raise SystemExit(f"eligrad demo: --seeds is {self.seeds}; 1 or more is accepted")
+            _refuse(f"--seeds is {self.seeds}; 1 or more is accepted")
         if not self.out.resolve().parent.is_dir():
-            raise SystemExit(f"eligrad demo: --out: there is no folder {self.out.resolve().parent}")
+            _refuse(f"--out: there is no folder {self.out.resolve().parent}")
         from eligrad import demo
 
         demo.main(self.out, self.seeds)
+
+
+def _refuse(message: str) -> NoReturn:
+    print(f"eligrad demo: {message}", file=sys.stderr)
+    sys.exit(2)
 
 
 def main(arguments: list[str] | None = None) -> None:

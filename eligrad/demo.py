@@ -86,13 +86,13 @@ def learn(
 
     def step(carry: Any, transition: tuple[Array, ...]) -> tuple[Any, None]:
         w, theta, traces, diverged = carry
-        *transition, ratio = transition
+        observation, reward, discount, next_observation, ratio = transition
         out = rules.backward_step(
-            rule, traces, w, theta, *transition,
+            rule, traces, w, theta, observation, reward, discount, next_observation,
             value_fn=problem.value_fn, lam=lam, rho_tm1=ratio, **auxiliary,
         )  # fmt: skip
         moved = w + setting.step_size * out.update.w
-        diverged = diverged | ~(jnp.abs(problem.value_fn(moved, transition[0])) < LIMIT)
+        diverged = diverged | ~(jnp.abs(problem.value_fn(moved, observation)) < LIMIT)
         w = jnp.where(diverged, w, moved)
         if rule.has_auxiliary:
             theta = theta + setting.h_step_size * out.update.theta

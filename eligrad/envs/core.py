@@ -20,10 +20,12 @@ from __future__ import annotations
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
+import jax.core
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
-from eligrad.envs.spaces import Space
+from eligrad.envs.spaces import Discrete, Space
 
 State = TypeVar("State")
 
@@ -108,8 +110,30 @@ def select(condition: Bool[Array, ""], on_true: PyTree, on_false: PyTree) -> PyT
 def step_autoreset(
     env: Environment, key: PRNGKeyArray, state: Any, action: Array, params: Any
 ) -> Transition:
-    """Takes one step and, where it ended the episode, begins the next one."""
+    """Takes one step and, where it ended the episode, begins the next one.
+
+    Raises ValueError or TypeError for an action that is none of the environment's.
+    """
+    check_action(env, action)
     return env.step_autoreset(key, state, action, params)
+
+
+def check_action(env: Environment, action: Array) -> None:
+    """Refuses an action of another kind, shape or, where its value is known, range."""
+    space = env.action_space
+    if action.shape != tuple(space.shape):
+        raise ValueError(
+            f"the action has shape {action.shape}; {env.name} accepts shape {tuple(space.shape)} "
+            "(use jax.vmap for several environments)"
+        )
+    if isinstance(space, Discrete) != bool(jnp.issubdtype(action.dtype, jnp.integer)):
+        kind = f"an integer from 0 to {space.n - 1}" if isinstance(space, Discrete) else "a float"
+        raise TypeError(f"the action has dtype {action.dtype}; {env.name} accepts {kind}")
+    if isinstance(action, jax.core.Tracer):
+        return
+    low, high = (0, space.n - 1) if isinstance(space, Discrete) else (space.low, space.high)
+    if not np.all((np.asarray(action) >= low) & (np.asarray(action) <= high)):
+        raise ValueError(f"the action is {action}; {env.name} accepts {low} to {high}")
 
 
 def follow(stepped: Step, fresh: tuple[Any, Shaped[Array, "..."]]) -> Transition:

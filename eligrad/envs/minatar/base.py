@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from eligrad.envs.core import Environment, Step, Transition, follow
+from eligrad.envs.core import Environment, Step, Transition, check_action, follow
 from eligrad.envs.minatar.canvas import SIZE
 from eligrad.envs.spaces import Box, Discrete
 
@@ -111,6 +111,7 @@ class Game(Environment[MinAtarState]):
         self, uniform: Float[Array, " draws"], state: MinAtarState, action: Array, params: Params
     ) -> Step:
         """Plays one frame with its random numbers given: the sticky draw, then the game's own."""
+        check_action(self, action)
         chosen = self._full_action(action)
         carried_out = jnp.where(uniform[0] < params.sticky_probability, state.last_action, chosen)
         game, reward, terminated = self.advance(
