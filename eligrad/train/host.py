@@ -60,7 +60,7 @@ class HostRuns:
             step=np.zeros(self.count, np.int32),
             episode_return=np.zeros(self.count, np.float32),
             episode_length=np.zeros(self.count, np.int32),
-            fault_step=np.full(self.count, -1, np.int32),
+            fault_step=np.where(_finite(observation), -1, 0).astype(np.int32),
         )
         one = jax.tree.map(lambda leaf: leaf[0], self.state.agent)
         dispatch = Dispatch(one)
@@ -103,7 +103,10 @@ class HostRuns:
             ended[:, t] = world.terminated | world.truncated
             episode_return = np.where(ended[:, t], np.float32(0), returns[:, t])
             length = np.where(ended[:, t], np.int32(0), lengths[:, t])
-            faulty = ~(np.isfinite(reward) & _finite(world.next_observation))
+            sound = np.isfinite(reward) & _finite(world.next_observation)
+            if world.observation is not world.next_observation:
+                sound &= _finite(world.observation)
+            faulty = ~sound
             if faulty.any():
                 fault = np.where(faulty & (fault < 0), np.int32(first + t), fault)
         self.state = HostState(

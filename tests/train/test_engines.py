@@ -201,3 +201,27 @@ def test_online_can_go_on_elsewhere():
     online.observe(np.zeros(SIZE, np.float32), 1.0)
     assert online.interrupt(np.ones(SIZE, np.float32)) in range(ACTIONS)
     assert online.state.traces.discount == 0
+
+
+class Lapses(gymnasium.Env):
+    """Begins every second episode with an observation that is no number."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (SIZE,), np.float32)
+    action_space = gymnasium.spaces.Discrete(ACTIONS)
+    episode = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.episode += 1
+        value = np.nan if self.episode % 2 == 0 else 0.0
+        return np.full(SIZE, value, np.float32), {}
+
+    def step(self, action):
+        return np.ones(SIZE, np.float32), 0.0, True, False, {}
+
+
+def test_host_notices_a_bad_beginning_of_a_later_episode():
+    host = HostRuns(make_agent("qrc"), GymnasiumEnvironment(Lapses), np.arange(1), np.arange(1))
+    assert host.state.fault_step[0] == -1
+    host.advance(3)
+    host.close()
+    assert host.state.fault_step[0] == 1
