@@ -29,7 +29,7 @@ print(now, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 def main() -> None:
     print(f"{'agents':>6}{'resident MB':>13}{'peak MB':>9}")
-    for count in (1, 2, 8):
+    for count in (1, 2, 4, 8, 16):
         answer = subprocess.run(
             [sys.executable, "-c", CHILD, str(count)], capture_output=True, text=True, check=True
         )
