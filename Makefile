@@ -42,6 +42,7 @@ test-minatar: setup
 bench: setup
 	$(BIN)/python -m benchmarks.rules_cost
 	$(BIN)/python -m benchmarks.minatar_speed
+	$(BIN)/python -m benchmarks.streaming_engines
 
 # Writes down the versions that are installed, without saying where they came from.
 lock: setup
