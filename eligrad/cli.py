@@ -32,6 +32,8 @@ class Demo:
         """Runs the demonstration."""
         if self.seeds < 1:
             _refuse(f"--seeds is {self.seeds}; 1 or more is accepted")
+        if self.out.suffix not in (".png", ".pdf", ".svg"):
+            _refuse(f"--out is {self.out}; a name that ends in .png, .pdf or .svg is accepted")
         if not self.out.resolve().parent.is_dir():
             _refuse(f"--out: there is no folder {self.out.resolve().parent}")
         from eligrad import demo

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from eligrad import problems, rules
+from eligrad.train.files import replacing
 
 LAMBDAS = (0.0, 0.5, 0.9)
 POINTS = 61
@@ -43,7 +44,13 @@ class Setting:
 
 SETTINGS = (
     Setting("baird", "Baird's counterexample\noff-policy, linear", 0.005, 0.05, beta=1.0),
-    Setting("spiral", "Tsitsiklis & Van Roy's spiral\non-policy, nonlinear", 1e-5, 0.1, beta=0.01),
+    Setting(
+        "spiral",
+        "Tsitsiklis & Van Roy's spiral\non-policy, nonlinear; TDRC: β = 0.01",
+        1e-5,
+        0.1,
+        beta=0.01,
+    ),
     Setting("boyan_chain", "Boyan's chain\non-policy, linear", 0.02, 0.2, beta=1.0),
 )
 
@@ -82,7 +89,7 @@ def learn(
     if rule.has_auxiliary:
         theta = jnp.zeros(problem.observations.shape[1], jnp.float32)
         auxiliary = {"auxiliary_fn": lambda theta, x: x @ theta}
-        auxiliary["beta"] = setting.beta if rule.name == "tdrc" else 0.0
+        auxiliary["beta"] = setting.beta if rule.default_beta else 0.0
 
     def step(carry: Any, transition: tuple[Array, ...]) -> tuple[Any, None]:
         w, theta, traces, diverged = carry
@@ -190,9 +197,8 @@ def figure(results: list[Result], path: Path) -> None:
     )
     fig.text(0.5, 0.01, note, ha="center")
     fig.tight_layout(rect=(0, 0.03, 1, 0.96))
-    partial = path.with_name(f".{path.name}.partial")
-    fig.savefig(partial, dpi=120, format=path.suffix[1:] or "png")
-    partial.replace(path)
+    with replacing(path) as partial:
+        fig.savefig(partial, dpi=120, format=path.suffix[1:])
     plt.close(fig)
 
 

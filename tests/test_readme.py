@@ -17,15 +17,26 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-def test_the_example_prints_what_it_says():
-    (code,) = blocks("python")
-    assert len(code.strip().splitlines()) <= 20
+def run(code: str, folder: Path) -> str:
+    command = [sys.executable, "-c", code]
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
+        command, capture_output=True, text=True, timeout=300, check=False, cwd=folder
     )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_the_example_prints_what_it_says(tmp_path):
+    code = blocks("python")[0]
+    assert len(code.strip().splitlines()) <= 20
     promised = [float(x) for x in re.findall(r"\d+\.\d+", code.splitlines()[-1].split("#")[1])]
-    printed = [float(x) for x in re.findall(r"-?\d+\.\d+", result.stdout)]
+    printed = [float(x) for x in re.findall(r"-?\d+\.\d+", run(code, tmp_path))]
     assert printed == pytest.approx(promised, abs=0.15)
+
+
+@pytest.mark.parametrize("code", blocks("python")[1:])
+def test_the_others_run(code, tmp_path):
+    run(code, tmp_path)
 
 
 def test_make_knows_the_commands():

@@ -8,6 +8,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from eligrad._number import Number
@@ -27,11 +28,17 @@ class Network:
 
 
 def from_equinox(make: Callable[[PRNGKeyArray, Number], eqx.Module]) -> Network:
-    """The network that `make(key, sparsity)` builds; what is not a float array is held fixed."""
-    _, fixed = eqx.partition(
+    """The network that `make(key, sparsity)` builds; all of its arrays are parameters."""
+    arrays, fixed = eqx.partition(
         eqx.filter_eval_shape(make, jax.random.key(0), 0.0),
         lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct),
     )
+    for path, leaf in jax.tree_util.tree_leaves_with_path(arrays):
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise ValueError(
+                f"the network's {jax.tree_util.keystr(path)} has dtype {leaf.dtype}; float arrays "
+                "are accepted, since each is learned (make a constant a static field)"
+            )
 
     def init(key: PRNGKeyArray, sparsity: Number) -> PyTree:
         return eqx.filter(make(key, sparsity), eqx.is_inexact_array)

@@ -7,16 +7,16 @@ import dataclasses
 from eligrad.agents.q_lambda import QLambdaConfig
 
 _QRC = QLambdaConfig(rule="tdrc", beta=1.0)
-_Q_LAMBDA = dataclasses.replace(_QRC, rule="td", sparsity=0.0)
+_Q_LAMBDA = dataclasses.replace(_QRC, rule="td", beta=0.0, sparsity=0.0)
 
 PRESETS: dict[str, QLambdaConfig] = {
     "qrc": _QRC,
-    "qc": dataclasses.replace(_QRC, rule="tdc"),
-    "gq2": dataclasses.replace(_QRC, rule="gtd2"),
+    "qc": dataclasses.replace(_QRC, rule="tdc", beta=0.0),
+    "gq2": dataclasses.replace(_QRC, rule="gtd2", beta=0.0),
     "q-lambda": _Q_LAMBDA,
     "sarsa-lambda": dataclasses.replace(_QRC, target="sarsa"),
     "expected-sarsa-lambda": dataclasses.replace(_QRC, target="expected"),
-    "stream-q": dataclasses.replace(_QRC, rule="td", optimizer="obgd", step_size=1.0),
+    "stream-q": dataclasses.replace(_QRC, rule="td", beta=0.0, optimizer="obgd", step_size=1.0),
 }
 """QRC(λ), QC(λ), GQ2(λ), Watkins' Q(λ), gradient SARSA(λ) twice (set rule="td" for the
 semi-gradient), and StreamQ."""
@@ -26,8 +26,8 @@ TITLES = {
     "qc": "QC(λ)",
     "gq2": "GQ2(λ)",
     "q-lambda": "Q(λ)",
-    "sarsa-lambda": "SARSA(λ)",
-    "expected-sarsa-lambda": "Expected SARSA(λ)",
+    "sarsa-lambda": "Gradient SARSA(λ)",
+    "expected-sarsa-lambda": "Gradient Expected SARSA(λ)",
     "stream-q": "StreamQ",
 }
 """The same names as a figure prints them."""

@@ -66,7 +66,7 @@ class QLambdaConfig:
     h_scale: Leaf = 1.0
     """Step size of the auxiliary parameters θ, as a multiple of `step_size`."""
     beta: Leaf = 1.0
-    """Regularisation of θ; only the rule tdrc uses it."""
+    """Regularisation of θ; only a rule that has one, such as tdrc, uses it."""
     sparsity: Leaf = 0.9
     """Share of each unit's incoming weights that start at 0."""
     epsilon_start: Leaf = 1.0
@@ -90,8 +90,9 @@ class QLambdaConfig:
         """Refuses settings that make no sense, by name. Traced numbers pass unseen."""
         for name in ("lam", "gamma", "sparsity", "epsilon_start", "epsilon_end"):
             check.within(name, getattr(self, name), 0.0, 1.0)
-        for name in ("step_size", "h_scale", "beta", "kappa", "exploration_steps"):
+        for name in ("step_size", "h_scale", "beta", "exploration_steps"):
             check.within(name, getattr(self, name), 0.0, math.inf)
+        check.positive("kappa", self.kappa)
         check.one_of("rule", self.rule, rules.names())
         check.one_of("target", self.target, ("max", "sarsa", "expected"))
         check.one_of("trace_cut", self.trace_cut, ("after", "watkins"))
@@ -207,9 +208,11 @@ class QLambda:
     def interrupt(self, state: QLambdaState, observation: Array) -> QLambdaState:
         """Goes on in another episode, whose first observation this is: the traces end here."""
         stats = normalize.update(state.perception.observations, observation)
+        rewards = state.perception.rewards
+        rewards = rewards._replace(trace=jnp.zeros_like(rewards.trace))
         return state._replace(
             traces=state.traces._replace(discount=jnp.zeros_like(state.traces.discount)),
-            perception=state.perception._replace(observations=stats),
+            perception=Perception(stats, rewards),
             observation=normalize.normalize(stats, observation),
             planned=jnp.zeros_like(state.planned),
         )
@@ -248,7 +251,7 @@ class QLambda:
                 "h_tm1": jnp.sum(weights_tm1 * h_tm1),
                 "grad_h_tm1": pull_h(weights_tm1)[0],
                 "theta": state.theta,
-                "beta": c.beta if rule.name == "tdrc" else 0.0,
+                "beta": c.beta if rule.default_beta else 0.0,
             }
         rho, reset = jnp.ones((), jnp.float32), ended
         if c.target == "max":

@@ -51,6 +51,12 @@ def within(name: str, value: Any, low: float, high: float) -> None:
         raise ValueError(f"{name} is {shown}; values in {accepted} are accepted")
 
 
+def positive(name: str, value: Any) -> None:
+    """Refuses known values that are not above 0; a traced value passes unseen."""
+    if not isinstance(value, jax.core.Tracer) and not np.all(np.asarray(value) > 0):
+        raise ValueError(f"{name} is {value}; numbers above 0 are accepted")
+
+
 def known_zero(value: Any) -> bool:
     """Whether `value` is known, already while tracing, to be 0 everywhere."""
     return not isinstance(value, jax.core.Tracer) and not np.any(np.asarray(value))

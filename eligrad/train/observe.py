@@ -25,9 +25,14 @@ class StepKeys(NamedTuple):
     update: UInt32[Array | np.ndarray, "... words"]
 
 
-def step_keys(agent_key: PRNGKeyArray, step: Int[Array, ""]) -> StepKeys:
+def split_step_key(agent_key: PRNGKeyArray, step: Int[Array, ""]) -> Shaped[Array, "2"]:
     """The keys for acting and for learning in the step of that number; steps count from 1."""
-    act, update = jax.random.split(jax.random.fold_in(agent_key, step))
+    return jax.random.split(jax.random.fold_in(agent_key, step))
+
+
+def step_keys(agent_key: PRNGKeyArray, step: Int[Array, ""]) -> StepKeys:
+    """The same as words."""
+    act, update = split_step_key(agent_key, step)
     return StepKeys(jax.random.key_data(act), jax.random.key_data(update))
 
 

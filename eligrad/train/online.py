@@ -135,8 +135,11 @@ class Online:
 
     def interrupt(self, observation: Any) -> int:
         """Goes on in a new episode, of which this is the first observation; returns an action."""
+        if self._packed is None or self._ending is not None:
+            action = self.observe(observation)  # nothing is under way: an ordinary beginning
+            assert action is not None
+            return action
         observation = self._checked(observation)
-        self._ending = None
         self.state = self._interrupt(self.agent, self.state, observation)
         return self._next_action()
 

@@ -93,6 +93,11 @@ def make_settings(preset: str, changes: dict[str, Any]) -> dict[str, Any]:
     for name, value in changes.items():
         if name not in settings:
             raise UnknownName(f"setting of {preset}", name, settings)
+        if np.ndim(value):
+            raise ValueError(
+                f"{name} is {value}; one value is accepted (several settings at once: "
+                "eligrad.train.Runs)"
+            )
         settings[name] = value
     return settings_of(QLambdaConfig(**settings))
 

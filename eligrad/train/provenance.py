@@ -10,7 +10,9 @@ from typing import Any
 
 import jax
 
-PACKAGES = ("eligrad", "jax", "jaxlib", "equinox", "optax", "numpy", "pyarrow", "gymnasium")
+SIMULATORS = ("gymnasium", "mujoco", "ale-py", "minatar", "gymnax", "brax")
+"""Their versions decide what an environment does, and so belong to every result."""
+PACKAGES = ("eligrad", "jax", "jaxlib", "equinox", "optax", "numpy", "pyarrow", *SIMULATORS)
 
 
 def provenance() -> dict[str, Any]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from eligrad.agents import QLambda
 from eligrad.envs import HostEnvironment
+from eligrad.rules import _checks as check
 from eligrad.train import figure
 from eligrad.train import plan as planning
 from eligrad.train.folder import RunFolder
@@ -93,8 +95,18 @@ def train(
     The first Ctrl-C or SIGTERM ends training after the present chunk, saves, and raises
     `Interrupted`, which is a KeyboardInterrupt.
     """
+    if not isinstance(agent, (str, QLambda)):
+        raise TypeError(f"agent is a {type(agent).__name__}; a name or a QLambda is accepted")
+    check.within("exploration_fraction", exploration_fraction, 0.0, 1.0)
     steps = planning.whole_number("steps", steps)
-    chunk = planning.chunk_for(steps) if chunk is None else min(chunk, steps)
+    if chunk is not None:
+        chunk = min(planning.whole_number("chunk", chunk), steps)
+    else:
+        chunk = planning.chunk_for(steps)
+    if checkpoint_every is not None:
+        checkpoint_every = planning.whole_number("checkpoint_every", checkpoint_every)
+    if np.ndim(seeds) == 0:
+        seeds = range(operator.index(seeds))  # pyright: ignore[reportArgumentType]
     world = planning.make_world(env, max_episode_steps)
     if isinstance(agent, QLambda):
         planning.number_of_actions(world)
@@ -110,7 +122,7 @@ def train(
         env=env if isinstance(env, str) else None,
         max_episode_steps=max_episode_steps,
         env_params=env_params or {},
-        seeds=list(range(seeds)) if isinstance(seeds, int) else [int(seed) for seed in seeds],
+        seeds=[int(seed) for seed in np.asarray(seeds)],
         steps=steps,
         chunk=chunk,
         checkpoint_every=checkpoint_every or planning.checkpoint_every_for(steps, chunk),
@@ -129,15 +141,19 @@ def resume(
     env: World | None = None,
     progress: bool = False,
 ) -> Result:
-    """Goes on with a run from its last checkpoint, as if it had never stopped.
+    """Goes on with a run from its last checkpoint, in JAX as if it had never stopped.
 
-    `steps` is a new total. An agent or environment that was made by hand must be given again.
-    A simulator outside JAX cannot be saved: it goes on with a new episode.
+    `steps` is a new total. An agent or environment that was made by hand must be given again. A
+    simulator outside JAX is not part of a checkpoint, which would have to execute what it reads:
+    such a run goes on with a new episode.
     """
     folder = RunFolder.open(Path(run))
     plan = Plan(**folder.config["plan"])
     if steps is not None:
-        plan = dataclasses.replace(plan, steps=planning.whole_number("steps", steps))
+        steps = planning.whole_number("steps", steps)
+        # A run that grows is saved more seldom, not more often.
+        every = max(plan.checkpoint_every, planning.checkpoint_every_for(steps, plan.chunk))
+        plan = dataclasses.replace(plan, steps=steps, checkpoint_every=every)
     for what, name, given in (("agent", plan.agent, agent), ("environment", plan.env, env)):
         if (name is None) != (given is not None):
             how = "made by hand: pass it again" if name is None else f"{name!r}: pass no other"

@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from eligrad.agents.streaming import Experience, StreamingAgent
 from eligrad.envs.core import Environment, step_autoreset
+from eligrad.train.observe import split_step_key
 
 
 class StreamState(NamedTuple):
@@ -72,9 +73,7 @@ def advance(
     """`steps` steps of one run, and the record of each."""
     numbers = state.step + 1 + jnp.arange(steps, dtype=jnp.int32)
     # Made in one batch before the loop: key arithmetic inside it would cost more than the game.
-    agent_keys = jax.vmap(lambda t: jax.random.split(jax.random.fold_in(state.agent_key, t)))(
-        numbers
-    )
+    agent_keys = jax.vmap(split_step_key, (None, 0))(state.agent_key, numbers)
     env_keys = jax.vmap(lambda t: jax.random.fold_in(state.env_key, t))(numbers)
 
     def step(carry: StreamState, keys: Any) -> tuple[StreamState, Array]:
@@ -167,7 +166,7 @@ class Runs:
     ) -> None:
         self.count = len(agent_seeds)
         self.agents = spread(agents, self.count)
-        self.params = spread(params, self.count)
+        self.params = spread(params, self.count, like=env.default_params())
         self.env = env
         self._sharding = shard_over_devices(self.count)
         self.state: StreamState = jax.jit(
@@ -215,21 +214,30 @@ def for_each_run(function: Callable[..., Any], sharding: NamedSharding) -> Calla
     )
 
 
-def spread(tree: PyTree, count: int) -> PyTree:
-    """Numbers that all runs share, given to each of them."""
+def spread(tree: PyTree, count: int, like: PyTree = None) -> PyTree:
+    """Numbers that all runs share, given to each of them.
 
-    def leaf(value: Any) -> Array:
+    A leaf of the rank it has in `like` (0 without it) is shared; one axis more, and it has a value
+    for each run already.
+    """
+
+    def leaf(value: Any, rank: int) -> Array:
         array = jnp.asarray(value)
-        if array.ndim == 0:
-            return jnp.broadcast_to(array, (count,))
-        if array.shape[0] != count:
+        if array.ndim == rank:
+            return jnp.broadcast_to(array, (count, *array.shape))
+        if array.ndim != rank + 1 or array.shape[0] != count:
             raise ValueError(
-                f"a setting has {array.shape[0]} values for {count} runs; "
-                "one value, or one for each run, is accepted"
+                f"a setting has shape {array.shape} for {count} runs; one value of rank {rank}, "
+                "or one for each run, is accepted"
             )
         return array
 
-    return jax.tree.map(leaf, tree)
+    if like is None:
+        return jax.tree.map(lambda value: leaf(value, 0), tree)
+    given, wanted = jax.tree.structure(tree), jax.tree.structure(like)
+    if given != wanted:
+        raise ValueError(f"params have structure {given}; that of default_params() is {wanted}")
+    return jax.tree.map(lambda value, one: leaf(value, jnp.ndim(one)), tree, like)
 
 
 def shard_over_devices(count: int) -> NamedSharding:

@@ -60,6 +60,9 @@ class AnyProbe(Environment):
     observation_space = Box(-1.0, 1.0, (WIDTH,))
     action_space = Discrete(2)
 
+    def default_params(self):
+        return np.int32(0)
+
     def reset(self, key, params):
         begun = [probe.reset(key, ()) for probe in PROBES.values()]
         padded = jnp.stack([_pad(observation) for _, observation in begun])
