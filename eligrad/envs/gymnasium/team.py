@@ -3,9 +3,10 @@
 What they can win is limited. MuJoCo computes without the interpreter lock for 71 % of a step of
 HalfCheetah-v5 (44 µs) and 81 % of one of Ant-v5 (237 µs), so that threads on two cores are at most
 1.5 and 1.7 times as fast as a loop; and every step of all copies pays for a hand-over to each
-worker, tens of microseconds for a thread, more for a process. Where the cores are busy with
-something else (a learner, say), the loop was the fastest in all our measurements up to 16 copies of
-HalfCheetah. It is the default; try the others with slow simulators or idle cores, and measure.
+worker, tens of microseconds for a thread, more for a process. On two idle cores threads made 0.6
+(4 copies of HalfCheetah) to 1.7 times (16 of Ant) the loop's steps; where the cores are busy with
+something else, a learner say, they gained nothing. The loop is the default; with slow simulators
+and idle cores take threads (`python -m benchmarks.gymnasium_workers` measures it).
 """
 
 from __future__ import annotations
