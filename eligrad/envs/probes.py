@@ -60,7 +60,7 @@ class _OneStep(Probe[Int32[Array, ""]]):
     """
 
     def _reward(self, index: Array, action: Array) -> Array:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _reward(index, action)")
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Array, Array]:
         """Draws one of the observations; the state is its index."""

@@ -1,4 +1,6 @@
-"""Plays the original game and ours side by side, through every outcome of the original's dice.
+"""Plays the original game and ours side by side, through the outcomes of the original's dice.
+
+All of them, or a sample where a step has more than `limit` (Freeway's sixteen dice at once).
 
 The original's `RandomState` is replaced by `ScriptedRandom`, which answers each call from a
 script and remembers where in the code the call came from. One step is then played once for every

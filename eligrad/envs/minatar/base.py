@@ -56,7 +56,7 @@ class Game(Environment[MinAtarState]):
 
     def begin(self, draws: Float[Array, " draws"]) -> Any:
         """The game's state at the beginning of an episode."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define begin(draws)")
 
     def advance(
         self,
@@ -66,11 +66,13 @@ class Game(Environment[MinAtarState]):
         ramping: Bool[Array, ""],
     ) -> tuple[Any, Float[Array, ""], Bool[Array, ""]]:
         """One step of the game under one of the six actions: state, reward, terminated."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} must define advance(game, action, draws, ramping)"
+        )
 
     def observe(self, game: Any) -> Bool[Array, "10 10 channels"]:
         """What the player sees of a state."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define observe(game)")
 
     def default_params(self) -> Params:
         """The settings of the original's `-v1` environments."""
