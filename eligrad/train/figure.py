@@ -1,68 +1,87 @@
-"""The learning curve of a run."""
+"""The learning curve of a run as a picture, and how this library makes pictures at all."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
+from eligrad.train.curve import align, even_grid, mean_and_error
 from eligrad.train.files import replacing
 from eligrad.train.metrics import Tables
 
-POINTS = 60
-"""Stretches of steps that a curve is averaged over."""
+SUFFIXES = (".png", ".svg", ".pdf")
+"""What a picture can be saved as."""
 
 
 def curves(tables: Tables, seeds: Sequence[int], steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Steps [points] and mean returns [seeds, points] of the episodes that ended around them.
-
-    A stretch in which no episode ended keeps the value before it; NaN before the first end.
-    """
-    edges = np.linspace(0, steps, min(POINTS, steps) + 1)
+    """Steps [points] and mean returns [seeds, points] of the episodes that ended around them."""
+    grid = even_grid(steps)
     seed, step, returns = (np.asarray(tables.episodes[name]) for name in ("seed", "step", "return"))
-    rows = []
-    for one in seeds:
-        mine = seed == one
-        # An episode that ends with the last step of a stretch belongs to it.
-        place = np.clip(np.searchsorted(edges, step[mine], side="left") - 1, 0, len(edges) - 2)
-        counts = np.bincount(place, minlength=len(edges) - 1)
-        sums = np.bincount(place, weights=returns[mine], minlength=len(edges) - 1)
-        known = np.maximum.accumulate(np.where(counts > 0, np.arange(len(counts)), -1))
-        means = sums / np.maximum(counts, 1)
-        rows.append(np.where(known >= 0, means[known], np.nan))
-    return edges[1:], np.stack(rows)
+    rows = [align(step[seed == one], returns[seed == one], grid) for one in seeds]
+    return grid, np.stack(rows)
 
 
 def draw(tables: Tables, seeds: Sequence[int], steps: int, title: str, path: Path) -> None:
     """Mean over the seeds, its standard error shaded, and every seed as a thin line."""
-    # Not pyplot, which would meddle with the figures of whoever called.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     at, each = curves(tables, seeds, steps)
-    figure = Figure(figsize=(7.5, 4.6), layout="constrained")
-    canvas = FigureCanvasAgg(figure)
+    figure = blank(7.5, 4.6)
     axis = figure.add_subplot()
     for row in each:
         axis.plot(at, row, color=_COLOUR, linewidth=0.7, alpha=0.35)
-    known = ~np.isnan(each).any(axis=0)
-    mean = each[:, known].mean(axis=0)
     several = len(seeds) > 1
     label = f"mean of {len(seeds)} seeds, ± standard error" if several else f"seed {seeds[0]}"
-    axis.plot(at[known], mean, color=_COLOUR, linewidth=2.2, label=label)
-    if several:
-        error = each[:, known].std(axis=0, ddof=1) / np.sqrt(len(seeds))
-        axis.fill_between(
-            at[known], mean - error, mean + error, color=_COLOUR, alpha=0.25, linewidth=0
-        )
+    draw_mean(axis, at, each, color=_COLOUR, label=label)
     axis.set(title=title, xlabel="environment steps", ylabel="return of an episode")
     axis.set_xlim(0, steps)
     axis.xaxis.set_major_formatter("{x:,.0f}")
     axis.grid(alpha=0.3)
     axis.legend(loc="upper left", frameon=False)
-    with replacing(path) as partial:
-        canvas.print_figure(partial, format="png", dpi=130)
+    save(figure, path)
+
+
+def draw_mean(
+    axis: Any, at: Float[np.ndarray, "points"], rows: Float[np.ndarray, "runs points"], **line: Any
+) -> Any:
+    """The mean of the runs where all of them have a value, its standard error shaded."""
+    known = ~np.isnan(rows).any(axis=0)
+    mean, error = mean_and_error(rows[:, known])
+    (drawn,) = axis.plot(at[known], mean, **{"linewidth": 2.2, **line})
+    if len(rows) > 1:
+        axis.fill_between(
+            at[known], mean - error, mean + error, color=line["color"], alpha=0.25, linewidth=0
+        )
+    return drawn
+
+
+def blank(width: float, height: float) -> Any:
+    """An empty figure of that many inches, laid out by itself."""
+    # Not pyplot, which would meddle with the figures of whoever called.
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def check_suffix(path: Path) -> None:
+    """Refuses a name that says no format that pictures are saved in."""
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"{path} ends in {path.suffix!r}; {', '.join(SUFFIXES)} are accepted")
+
+
+def save(figure: Any, path: Path) -> None:
+    """Writes a figure in the format that the name ends in; the same figure gives the same file."""
+    import matplotlib
+
+    check_suffix(path)
+    # Both would put the hour into the file.
+    hour = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix)
+    with matplotlib.rc_context({"svg.hashsalt": "eligrad"}), replacing(path) as partial:
+        figure.savefig(
+            partial, format=path.suffix[1:], dpi=130, metadata={hour: None} if hour else None
+        )
 
 
 _COLOUR = "#0072B2"

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from eligrad.train.curve import area, final, mean, mean_and_error
 from eligrad.train.metrics import Tables
-
-LAST = 0.1
-"""Share of the steps whose episodes count as the end of training."""
 
 
 def summarise(tables: Tables, seeds: Sequence[int], steps: int) -> dict[str, Any]:
@@ -48,28 +46,28 @@ def _one_seed(
 ) -> dict[str, Any]:
     mine = episodes["seed"] == seed
     at, returns, lengths = (episodes[name][mine] for name in ("step", "return", "length"))
-    returns = returns.astype(np.float64)
     chunks = tables.chunks.filter(np.asarray(tables.chunks["seed"]) == seed)
     diverged = chunks["diverged_step"].drop_null()
     return {
         "seed": seed,
         "episodes": len(returns),
-        "return_last": _mean(returns[at > (1 - LAST) * steps]),
-        "return_all": _mean(returns),
-        "return_area": float(np.average(returns, weights=lengths)) if returns.size else None,
+        "return_last": _known(final(at, returns, steps)),
+        "return_all": _known(mean(returns)),
+        "return_area": _known(area(returns, lengths)),
         "diverged_step": diverged[0].as_py() if len(diverged) else None,
     }
 
 
-def _mean(values: np.ndarray) -> float | None:
-    return float(np.mean(values)) if values.size else None
+def _known(number: float) -> float | None:
+    """JSON has no NaN."""
+    return None if np.isnan(number) else number
 
 
 def _mean_and_error(values: Sequence[float | None]) -> dict[str, float | None]:
     """Mean and standard error over those seeds that have a value."""
     known = np.array([value for value in values if value is not None])
-    error = float(np.std(known, ddof=1) / np.sqrt(known.size)) if known.size > 1 else None
-    return {"mean": _mean(known), "standard_error": error}
+    mean, error = (_known(float(number)) for number in mean_and_error(known))
+    return {"mean": mean, "standard_error": error}
 
 
 def as_text(summary: dict[str, Any]) -> str:
