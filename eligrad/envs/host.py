@@ -42,6 +42,8 @@ class HostCopies(ABC):
     """Copies of one environment, stepped together; each begins its next episode by itself."""
 
     num_copies: int
+    obstacle: str | None = None
+    """What the last `snapshot` failed on, in words; None if it did not."""
 
     @abstractmethod
     def reset(self, seeds: Sequence[int]) -> Shaped[np.ndarray, "copies ..."]:
@@ -55,7 +57,7 @@ class HostCopies(ABC):
     def snapshot(self) -> list[bytes] | None:
         """The whole state of each copy, or None where the simulator cannot give it.
 
-        The bytes are pickles: restore only those that come from someone you trust.
+        The bytes are data: to restore them executes nothing, whoever they come from.
         """
 
     @abstractmethod

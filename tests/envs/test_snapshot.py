@@ -97,25 +97,18 @@ class Opaque(Counter):
         self.handle = (number for number in range(3))
 
 
-class Deceptive(Counter):
-    """Has a part that pickles by its constructor's arguments and forgets the rest."""
-
-    def __init__(self):
-        super().__init__()
-        self.part = gymnasium.utils.EzPickle()
-
-
-@pytest.mark.parametrize("kind", [Opaque, Deceptive])
-def test_what_cannot_be_told_has_no_snapshot(kind):
-    with GymnasiumEnvironment(kind).open(1) as copies:
+def test_what_cannot_be_told_has_no_snapshot():
+    with GymnasiumEnvironment(Opaque).open(1) as copies:
         copies.reset([0])
         assert copies.snapshot() is None
+        assert copies.obstacle == "Opaque.handle is a builtins.generator"
 
 
 def test_snapshots_of_others_are_refused(monkeypatch):
     with GymnasiumEnvironment(Counter).open(1) as copies:
         copies.reset([0])
         saved = copies.snapshot()
+        assert saved is not None
         with pytest.raises(ValueError, match="1 snapshots for 2 copies"):
             GymnasiumEnvironment(Counter).open(2).restore(saved)
         with pytest.raises(

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from jaxtyping import Shaped
 
+from eligrad.envs.gymnasium.encoding import NotData
 from eligrad.envs.gymnasium.loop import Loop
 from eligrad.envs.gymnasium.recipe import Recipe
 from eligrad.envs.gymnasium.spaces import (
@@ -95,8 +96,12 @@ class GymnasiumCopies(HostCopies):
 
     def snapshot(self) -> list[bytes] | None:
         """The whole state of each copy, or None where the simulator cannot give it."""
-        snapshots = [snapshot for snapshot in self._crew.snapshot() if snapshot is not None]
-        return snapshots if len(snapshots) == self.num_copies else None
+        self.obstacle = None
+        try:
+            return self._crew.snapshot()
+        except NotData as error:
+            self.obstacle = str(error)
+            return None
 
     def restore(self, snapshots: Sequence[bytes]) -> None:
         """Continues where `snapshot` was taken, bit for bit; no `reset` is needed before."""

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import gymnasium
 import numpy as np
 
-from eligrad.envs.gymnasium.snapshot import restore_snapshot, take_snapshot
+from eligrad.envs.gymnasium.snapshot import Snapshots
 from eligrad.envs.host import HostTransition
 from eligrad.envs.spaces import Discrete, Space
 
@@ -26,6 +26,7 @@ class Loop:
         name: str,
     ) -> None:
         self._envs = list(envs)
+        self._snapshots = [Snapshots(env) for env in self._envs]
         self._shape = tuple(observation_space.shape)
         self._dtype = np.dtype(observation_space.dtype)
         self._discrete = isinstance(action_space, Discrete)
@@ -65,14 +66,15 @@ class Loop:
         following = self._restart(ended, reached) if ended else reached
         return HostTransition(following, reward, terminated, truncated, reached)
 
-    def snapshot(self) -> list[bytes | None]:
-        """The state of each copy."""
-        return [take_snapshot(*copy) for copy in zip(self._envs, self._elapsed, strict=True)]
+    def snapshot(self) -> list[bytes]:
+        """The state of each copy; `NotData` says what of it cannot be told."""
+        pairs = zip(self._snapshots, self._elapsed, strict=True)
+        return [snapshots.take(elapsed) for snapshots, elapsed in pairs]
 
     def restore(self, snapshots: Sequence[bytes]) -> None:
         """The inverse of `snapshot`."""
-        pairs = zip(self._envs, snapshots, strict=True)
-        self._elapsed = [restore_snapshot(env, snapshot) for env, snapshot in pairs]
+        pairs = zip(self._snapshots, snapshots, strict=True)
+        self._elapsed = [each.restore(snapshot) for each, snapshot in pairs]
 
     def render(self) -> list[Any]:
         """A frame of each copy."""

@@ -1,59 +1,73 @@
 """The whole state of a Gymnasium environment as bytes, and back.
 
-An environment is a chain: wrappers around a core. Its state is the attributes of every link,
-pickled together. That holds for everything written in Python, and for MuJoCo, whose `MjData`
-pickles completely: positions and velocities alone would not do, because rewards and contact
-forces are read from quantities that lag one substep behind them, and the solver starts from
-its last solution. What cannot be pickled (an emulator behind a C pointer, an open window)
-has no snapshot.
+An environment is a chain of links, wrappers around a core, and of the parts that these hold. Its
+state is that of all of them, told in data alone (`eligrad.envs.gymnasium.encoding`): reading a
+snapshot executes nothing. What is neither data nor a part that was there when the environment was
+built (an emulator behind a C pointer, an open window) cannot be told. Not seen is what lives
+outside the environment: variables of modules, NumPy's global random numbers.
 """
 
 from __future__ import annotations
 
-import io
-import pickle
+import functools
 import zlib
 from importlib import metadata
 from typing import Any
 
 import gymnasium
 
-# How the environment was made, not what happened in it.
-_DESCRIPTIONS = ("spec", "_cached_spec")
-# Draws the data of the environment that it belongs to; has windows, but no state.
-_RENDERER = "mujoco_renderer"
+from eligrad.envs.gymnasium.encoding import Document, noticing_damage, to_bytes
+from eligrad.envs.gymnasium.parts import Part, find_parts
+
 _SIMULATORS = ("gymnasium", "mujoco")
 
 
-def take_snapshot(env: gymnasium.Env, elapsed: int) -> bytes | None:
-    """The state of `env`, `elapsed` steps into its episode; None if it cannot be told."""
-    chain = chain_of(env)
-    states = [
-        {k: v for k, v in vars(link).items() if k not in (*_DESCRIPTIONS, _RENDERER)}
-        for link in chain
-    ]
-    try:
-        body = _dump(states, chain)
-    except (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError):
-        return None
-    return zlib.compress(pickle.dumps((_identity(chain), elapsed, body)), level=1)
+class Snapshots:
+    """Takes and restores the snapshots of one environment; made as soon as that is built."""
 
+    def __init__(self, env: gymnasium.Env) -> None:
+        self._chain = chain_of(env)
+        self._parts: dict[str, Part] = {}
+        for number, part in enumerate(find_parts(self._chain)):
+            name = part.identity.rpartition(".")[-1]
+            self._parts[f"{name} ({number})" if name in self._parts else name] = part
+        self._objects = [part.object for part in self._parts.values()]
 
-def restore_snapshot(env: gymnasium.Env, snapshot: bytes) -> int:
-    """Puts `env` into the state of `snapshot` and returns the steps elapsed in its episode."""
-    chain = chain_of(env)
-    identity, elapsed, body = pickle.loads(zlib.decompress(snapshot))
-    if identity != _identity(chain):
-        raise ValueError(
-            f"the snapshot was taken from {identity}; this environment is {_identity(chain)}. "
-            "Another simulator would not continue the same episode"
+    def take(self, elapsed: int) -> bytes:
+        """The state, `elapsed` steps into an episode; `NotData` says what cannot be told."""
+        states = {name: part.state(name) for name, part in self._parts.items()}
+        return to_bytes({"identity": self._identity(), "elapsed": elapsed}, states, self._objects)
+
+    def restore(self, snapshot: bytes) -> int:
+        """Puts the environment into that state and returns the steps elapsed in its episode."""
+        document = Document(snapshot)
+        with noticing_damage():
+            identity, elapsed = document.header["identity"], document.header["elapsed"]
+        if identity != self._identity():
+            raise ValueError(
+                f"the snapshot was taken from {identity}; this environment is {self._identity()}. "
+                "Another simulator would not continue the same episode"
+            )
+        states = document.values(self._objects)
+        with noticing_damage():
+            for name, part in self._parts.items():
+                part.check(states[name])
+        # Only now, when all of it is found to fit, anything is changed.
+        for name, part in self._parts.items():
+            part.put(states[name])
+        return int(elapsed)
+
+    def _identity(self) -> dict[str, Any]:
+        """What must be the same for a snapshot to fit."""
+        links = " < ".join(
+            f"{type(link).__module__}.{type(link).__qualname__}" for link in self._chain
         )
-    for link, state in zip(chain, _load(body, chain), strict=True):
-        kept = {k: v for k, v in vars(link).items() if k in (*_DESCRIPTIONS, _RENDERER)}
-        vars(link).clear()
-        vars(link).update(kept | state)
-    _show_restored_data(env.unwrapped)
-    return elapsed
+        parts = "\n".join(part.identity for part in self._parts.values())
+        return {
+            "environment": links,
+            "parts": f"{len(self._parts)}, checksum {zlib.crc32(parts.encode()):08x}",
+            **{name: _version(name) for name in _SIMULATORS},
+        }
 
 
 def chain_of(env: gymnasium.Env) -> list[gymnasium.Env]:
@@ -64,50 +78,9 @@ def chain_of(env: gymnasium.Env) -> list[gymnasium.Env]:
     return chain
 
 
-def _identity(chain: list[gymnasium.Env]) -> dict[str, str]:
-    """What must be the same for a snapshot to fit."""
-    links = " < ".join(f"{type(link).__module__}.{type(link).__qualname__}" for link in chain)
-    return {"environment": links} | {name: _version(name) for name in _SIMULATORS}
-
-
+@functools.cache
 def _version(package: str) -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "not installed"
-
-
-def _dump(states: list[dict[str, Any]], chain: list[gymnasium.Env]) -> bytes:
-    positions = {id(link): position for position, link in enumerate(chain)}
-
-    class Pickler(pickle.Pickler):
-        def persistent_id(self, obj: Any) -> int | None:
-            """References between the links stay references."""
-            return positions.get(id(obj))
-
-        def reducer_override(self, obj: Any) -> Any:
-            """Refuses what pickles without its state: it would come back as new."""
-            if isinstance(obj, gymnasium.utils.EzPickle):
-                raise pickle.PicklingError(f"{type(obj).__name__} pickles without its state")
-            return NotImplemented
-
-    buffer = io.BytesIO()
-    Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(states)
-    return buffer.getvalue()
-
-
-def _load(body: bytes, chain: list[gymnasium.Env]) -> list[dict[str, Any]]:
-    class Unpickler(pickle.Unpickler):
-        def persistent_load(self, pid: int) -> gymnasium.Env:
-            return chain[pid]
-
-    return Unpickler(io.BytesIO(body)).load()
-
-
-def _show_restored_data(core: Any) -> None:
-    """MuJoCo's data come back as a new object, which the renderer must draw from now on."""
-    renderer = getattr(core, _RENDERER, None)
-    if renderer is not None:
-        renderer.close()
-        renderer._viewers.clear()
-        renderer.model, renderer.data = core.model, core.data

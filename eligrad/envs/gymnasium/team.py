@@ -49,8 +49,8 @@ class Team(ABC):
         answers = self._ask("step", self._divide(actions))
         return HostTransition(*map(np.concatenate, zip(*answers, strict=True)))
 
-    def snapshot(self) -> list[bytes | None]:
-        """The state of each copy."""
+    def snapshot(self) -> list[bytes]:
+        """The state of each copy; `NotData` says what of it cannot be told."""
         return list(chain(*self._ask("snapshot", self._nothing)))
 
     def restore(self, snapshots: Sequence[bytes]) -> None:

@@ -85,6 +85,7 @@ class VectorCopies(HostCopies):
 
     def snapshot(self) -> list[bytes] | None:
         """None: the state of somebody else's copies cannot be told."""
+        self.obstacle = "a gymnasium.vector.VectorEnv does not tell its state"
         return None
 
     def restore(self, snapshots: Sequence[bytes]) -> None:
