@@ -1,0 +1,1 @@
+"""Experiments: many runs, what they say together, and how it is shown."""
