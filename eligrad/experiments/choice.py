@@ -1,0 +1,132 @@
+"""One configuration for all environments: the rule that chooses it, and how sure the choice is.
+
+The score of a configuration is the mean over environments of its normalised area under the
+learning curve. In each environment the mean over seeds is taken first; then 0 is the worst and 1
+the best of all configurations of all agents. A run that failed, or never ended an episode, counts
+like the worst run of its environment. Equal scores are settled by the mean rank over environments,
+then by the order of the spec.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+RESAMPLES = 1000
+_TIE = 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidates:
+    """Areas under the curves of all configurations: [configurations, environments, seeds]."""
+
+    agents: tuple[str, ...]
+    """The agent of each configuration."""
+    envs: tuple[str, ...]
+    areas: np.ndarray
+    """NaN where a run failed or ended no episode."""
+
+    def filled(self) -> np.ndarray:
+        """Areas with the worst run of the environment in place of what is missing."""
+        known = np.where(np.isnan(self.areas), np.inf, self.areas).min(axis=(0, 2))
+        worst = np.where(np.isinf(known), 0.0, known)
+        return np.where(np.isnan(self.areas), worst[None, :, None], self.areas)
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What the rule chose for one agent, and how much depends on it."""
+
+    agent: str
+    chosen: int
+    """Index of the configuration."""
+    members: tuple[int, ...]
+    """Indices of all configurations of the agent, the best first."""
+    scores: np.ndarray
+    """The score of every configuration of every agent."""
+    normalised: np.ndarray
+    """[configurations, environments]."""
+    ranks: np.ndarray
+    """Mean rank over environments among the agent's own; 1 is the best."""
+    chosen_share: np.ndarray
+    """How often each configuration is chosen when seeds are drawn anew with replacement."""
+
+    def regret(self) -> np.ndarray:
+        """How much better the agent's best configuration is in each environment."""
+        return self.normalised[list(self.members)].max(axis=0) - self.normalised[self.chosen]
+
+
+def choose(candidates: Candidates, resamples: int = RESAMPLES, seed: int = 0) -> list[Choice]:
+    """One configuration for each agent, in the order of their first appearance."""
+    areas = candidates.filled()
+    normalised = normalise(areas.mean(axis=2))
+    drawn = _resampled_means(areas, resamples, seed)
+    choices = []
+    for agent in dict.fromkeys(candidates.agents):
+        members = np.flatnonzero(np.array(candidates.agents) == agent)
+        order = _order(normalised, members)
+        first = [_order(normalise(each), members)[0] for each in drawn]
+        share = np.bincount(first, minlength=len(areas)) / max(1, len(first))
+        ranks = np.full(len(areas), np.nan)
+        ranks[members] = mean_ranks(normalised[members])
+        choices.append(
+            Choice(
+                agent=agent,
+                chosen=int(order[0]),
+                members=tuple(int(index) for index in order),
+                scores=normalised.mean(axis=1),
+                normalised=normalised,
+                ranks=ranks,
+                chosen_share=share,
+            )
+        )
+    return choices
+
+
+def normalise(means: np.ndarray) -> np.ndarray:
+    """0 for the worst and 1 for the best in each column; 1 where all are equal."""
+    low, high = means.min(axis=0), means.max(axis=0)
+    spread = high - low
+    return np.where(spread > 0, (means - low) / np.where(spread > 0, spread, 1.0), 1.0)
+
+
+def mean_ranks(values: np.ndarray) -> np.ndarray:
+    """The mean over columns of each row's rank, 1 for the largest; equal values share theirs."""
+    above = (values[None] > values[:, None]).sum(axis=1)
+    equal = (values[None] == values[:, None]).sum(axis=1)
+    return (above + (equal + 1) / 2).mean(axis=1)
+
+
+def _order(normalised: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """The members from the best to the worst."""
+    scores = np.round(normalised[members].mean(axis=1) / _TIE)
+    return members[np.lexsort((members, mean_ranks(normalised[members]), -scores))]
+
+
+def _resampled_means(areas: np.ndarray, resamples: int, seed: int) -> np.ndarray:
+    """Means over seeds drawn with replacement, anew for each configuration and environment."""
+    seeds = areas.shape[2]
+    picks = np.random.default_rng(seed).integers(seeds, size=(resamples, *areas.shape))
+    return np.take_along_axis(areas[None], picks, axis=3).mean(axis=3)
+
+
+def as_json(
+    choice: Choice, candidates: Candidates, settings: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """All that the choice rests on, in JSON values, with every configuration's settings."""
+    rows = [
+        {
+            "settings": settings[index],
+            "score": float(choice.scores[index]),
+            "mean_rank": float(choice.ranks[index]),
+            "chosen_share": float(choice.chosen_share[index]),
+            "normalised_area": dict(
+                zip(candidates.envs, choice.normalised[index].tolist(), strict=True)
+            ),
+        }
+        for index in choice.members
+    ]
+    regret = dict(zip(candidates.envs, choice.regret().tolist(), strict=True))
+    return {"agent": choice.agent, "chosen": rows[0], "all": rows, "regret": regret}

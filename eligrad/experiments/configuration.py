@@ -1,0 +1,78 @@
+"""What decides a run's result, and a hash of it that every machine and every Python agrees on."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+HASH_LENGTH = 16
+"""Hexadecimal digits kept of a SHA-256: 64 bits, ample for millions of runs."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """A run but for its seed. What changes no result (chunks, checkpoints) is no part of it."""
+
+    agent: str | None
+    """A name of `eligrad.agents.PRESETS`; None for one made by hand."""
+    settings: dict[str, Any]
+    """All settings of the agent."""
+    env: str | None
+    steps: int
+    max_episode_steps: int | None = None
+    env_params: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of_plan(cls, plan: Mapping[str, Any], run: int = 0) -> Configuration:
+        """That of one run of a plan, as `config.json` holds it; settings in lists are its own."""
+        count = len(plan["seeds"])
+        settings = {
+            name: value[run] if isinstance(value, list) and len(value) == count else value
+            for name, value in plan["settings"].items()
+        }
+        named = {f.name: plan[f.name] for f in dataclasses.fields(cls)}
+        return cls(**named | {"settings": settings})
+
+    @functools.cached_property
+    def hash(self) -> str:
+        """Equal for equal configurations, in every process and on every machine."""
+        return fingerprint(dataclasses.asdict(self))
+
+    @functools.cached_property
+    def variant(self) -> str:
+        """The hash of all but the environment: equal where only that differs."""
+        return dataclasses.replace(self, env=None).hash
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One configuration and one seed."""
+
+    configuration: Configuration
+    seed: int
+
+    @functools.cached_property
+    def name(self) -> str:
+        """The name of its folder."""
+        return f"{self.configuration.hash}-s{self.seed}"
+
+
+def fingerprint(content: Any) -> str:
+    """The beginning of the SHA-256 of a value's canonical JSON."""
+    text = json.dumps(_canonical(content), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:HASH_LENGTH]
+
+
+def _canonical(value: Any) -> Any:
+    """Numbers as floats, whose shortest form Python fixes: 1 and 1.0 are the same setting."""
+    if isinstance(value, Mapping):
+        return {str(key): _canonical(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_canonical(item) for item in value]
+    if isinstance(value, (bool, str)) or value is None:
+        return value
+    return float(value) + 0.0  # + 0.0: there is one zero

@@ -1,0 +1,116 @@
+"""Run folders read as they are, quickly: no JAX, no pandas, one small record for each run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from eligrad.experiments.configuration import Configuration
+
+RUNS, JOBS, FAILURES = "runs", "jobs", "failures"
+"""Folders of a store: of finished runs, of what is being trained, of what went wrong."""
+
+
+class DamagedFileWarning(UserWarning):
+    """A file of a store cannot be used; the message names it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """One run: a configuration and a seed, and how far it came."""
+
+    run: str
+    """The folder, relative to the one asked for; with `#2` where it is the third run in it."""
+    folder: Path
+    index: int
+    """Which of the folder's runs."""
+    configuration: Configuration
+    seed: int
+    step: int
+    finished: bool
+    summary: dict[str, Any] | None
+    """What `summary.json` says of this run; None before it is written."""
+    sessions: list[dict[str, Any]]
+    """When, where and with which versions it was trained."""
+
+
+def scan(path: str | Path) -> list[Record]:
+    """All runs of a store, or of any folder of run folders, or of one run folder.
+
+    Programs that are being trained (`jobs/`) are left out. A folder that cannot be read is named in
+    a warning, and left out too.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise FileNotFoundError(f"there is no folder {path}")
+    records: list[Record] = []
+    for folder in _run_folders(path):
+        try:
+            records.extend(read_folder(folder, path))
+        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+            warnings.warn(
+                f"{folder} is damaged and left out: {error!r}", DamagedFileWarning, stacklevel=2
+            )
+    return records
+
+
+def _run_folders(path: Path) -> Iterator[Path]:
+    if (path / "config.json").is_file():
+        yield path
+        return
+    with os.scandir(path) as entries:
+        below = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=True))
+    for name in below:
+        if not name.startswith(".") and name not in (JOBS, FAILURES) and ".damaged" not in name:
+            yield from _run_folders(path / name)
+
+
+def read_folder(folder: Path, base: Path) -> list[Record]:
+    """The runs of one run folder; `base` is what their names are relative to."""
+    config = read_json(folder / "config.json")
+    plan = config["plan"]
+    try:
+        summary = read_json(folder / "summary.json")
+    except FileNotFoundError:
+        summary = None
+    step = _step_reached(folder) if summary is None else summary["steps"]
+    count = len(plan["seeds"])
+    where = folder.relative_to(base).as_posix()
+    return [
+        Record(
+            run=where if count == 1 else f"{where}#{index}",
+            folder=folder,
+            index=index,
+            configuration=Configuration.of_plan(plan, index),
+            seed=seed,
+            step=step,
+            finished=summary is not None and summary["finished"],
+            summary=None if summary is None else _summary_of(summary, index),
+            sessions=config.get("sessions", []),
+        )
+        for index, seed in enumerate(plan["seeds"])
+    ]
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; ValueError, with its name, where it is damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+
+
+def _summary_of(summary: dict[str, Any], index: int) -> dict[str, Any]:
+    shared = {name: summary[name] for name in ("seconds", "steps_per_second")}
+    return shared | summary["seeds"][index]
+
+
+def _step_reached(folder: Path) -> int:
+    """That of the newest checkpoint."""
+    names = (path.stem.rpartition("-")[2] for path in folder.glob("checkpoint-*.npz"))
+    return max((int(name) for name in names), default=0)

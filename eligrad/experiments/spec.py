@@ -1,0 +1,313 @@
+"""What a sweep is made of: agents, environments, seeds, and the settings to try.
+
+In TOML:
+
+    steps = 1e6
+    seeds = 5                           # 0 … 4; or a list
+    agents = ["qrc", "q-lambda"]
+    envs = ["MinAtar/Breakout-v1"]
+
+    [fixed]                             # one value for all
+    gamma = 0.99
+
+    [grid]                              # every combination
+    lam = [0.8, 0.9]
+    step_size = [1e-3, 1e-4]
+
+    [[list]]                            # these combinations and no others
+    rule = "tdrc"
+    beta = 1.0
+
+    [random]                            # so many draws
+    samples = 20
+    seed = 0
+    [random.draw]
+    h_scale = { log_uniform = [0.01, 1.0] }
+
+Every point of the grid meets every entry of the list and every draw. Any setting of an agent may be
+named, and `exploration_fraction`, `max_episode_steps` and `env_params.NAME`. What agents have not
+in common goes to several `[[part]]` tables of the same form; what is above them holds for all.
+In Python the same is a `Sweep`, or several in a `Spec`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+import random
+import runpy
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from eligrad.envs.names import UnknownName
+
+_DISTRIBUTIONS = ("uniform", "log_uniform", "choice")
+
+
+class SpecError(ValueError):
+    """A sweep that cannot be meant; the message names the field and what it accepts."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Draws:
+    """Settings drawn at random, the same ones whenever the same seed is given."""
+
+    draw: Mapping[str, Mapping[str, Sequence[Any]]]
+    """For each field one of `{uniform: [low, high]}`, `{log_uniform: [low, high]}` and
+    `{choice: [...]}`."""
+    samples: int
+    """How many combinations."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.samples, int) or self.samples < 1:
+            raise SpecError(f"random.samples is {self.samples!r}; 1 or more is accepted")
+        if not self.draw:
+            raise SpecError("random.draw is empty; name the fields to be drawn")
+        for field, recipe in self.draw.items():
+            _check_recipe(f"random.draw.{field}", recipe)
+
+    def combinations(self) -> list[dict[str, Any]]:
+        """The samples. Each field has a stream of its own: another field changes none of them."""
+        streams = {field: random.Random(f"{self.seed}/{field}") for field in self.draw}
+        return [
+            {field: _drawn(recipe, streams[field]) for field, recipe in self.draw.items()}
+            for _ in range(self.samples)
+        ]
+
+
+def _check_recipe(where: str, recipe: Any) -> None:
+    example = "{ log_uniform = [1e-6, 1e-2] }"
+    if not isinstance(recipe, Mapping) or len(recipe) != 1:
+        raise SpecError(f"{where} is {recipe!r}; one distribution, such as {example}, is accepted")
+    ((kind, values),) = recipe.items()
+    if kind not in _DISTRIBUTIONS:
+        raise UnknownName(f"distribution in {where},", kind, _DISTRIBUTIONS)
+    _check_values(f"{where}.{kind}", values)
+    if kind == "choice":
+        return
+    low_high = list(values)
+    numbers = all(_is_number(value) for value in low_high)
+    if not (numbers and len(low_high) == 2 and low_high[0] < low_high[1]):
+        raise SpecError(f"{where}.{kind} is {low_high}; [low, high] is accepted")
+    if kind == "log_uniform" and low_high[0] <= 0:
+        raise SpecError(f"{where}.{kind} is {low_high}; numbers above 0 are accepted")
+
+
+def _drawn(recipe: Mapping[str, Sequence[Any]], stream: random.Random) -> Any:
+    ((kind, values),) = recipe.items()
+    # Only random() is promised to stay the same in later Pythons.
+    share = stream.random()
+    if kind == "choice":
+        return values[int(share * len(values))]
+    low, high = values
+    if kind == "uniform":
+        return low + share * (high - low)
+    return math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """Settings to try, each on every environment and with every seed."""
+
+    agents: Sequence[str]
+    envs: Sequence[str]
+    steps: int | float
+    """Environment steps of each run."""
+    seeds: int | Sequence[int] = 5
+    """Their number, from 0 on, or a list of them."""
+    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    grid: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    list: Sequence[Mapping[str, Any]] = ()
+    random: Draws | None = None
+
+    def __post_init__(self) -> None:
+        _check_fields(vars(self))
+        self._check_overlap()
+
+    def _check_overlap(self) -> None:
+        """A field that two tables set would have one of its values silently lost."""
+        owners: dict[str, str] = {}
+        listed = {field for entry in self.list for field in flat(entry)}
+        drawn = self.random.draw if self.random else {}
+        tables = {"fixed": flat(self.fixed), "grid": flat(self.grid), "list": listed}
+        for table, fields in (tables | {"random": drawn}).items():
+            for field in fields:
+                if owners.setdefault(field, table) != table:
+                    raise SpecError(f"{field} is in {owners[field]} and in {table}; one is enough")
+
+    @property
+    def seed_list(self) -> tuple[int, ...]:
+        """The seeds one by one."""
+        return tuple(range(self.seeds)) if isinstance(self.seeds, int) else tuple(self.seeds)
+
+    def combinations(self) -> Iterator[dict[str, Any]]:
+        """What is set for each configuration, on every environment and for every agent."""
+        grid = flat(self.grid)
+        points = [
+            dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())
+        ]
+        listed = [flat(entry) for entry in self.list] or [{}]
+        drawn = self.random.combinations() if self.random else [{}]
+        for point, entry, sample in itertools.product(points, listed, drawn):
+            yield {**flat(self.fixed), **point, **entry, **sample}
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """A whole experiment: one sweep, or several that share a store."""
+
+    parts: Sequence[Sweep]
+    name: str = ""
+    stage_two: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """For the two-stage protocol: `seeds`, a number of them or a list."""
+    setup: Path | None = None
+    """A Python file to run wherever training happens, as it registers environments."""
+
+
+def read_spec(path: str | Path) -> Spec:
+    """The spec in a .toml or .py file; a Python one defines `sweep`, a `Sweep` or a `Spec`."""
+    path = Path(path)
+    if path.suffix not in (".toml", ".py"):
+        raise SpecError(f"{path} ends in {path.suffix!r}; .toml and .py are accepted")
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    if path.suffix == ".toml":
+        with path.open("rb") as file:
+            try:
+                return parse(tomllib.load(file), name=path.stem)
+            except tomllib.TOMLDecodeError as error:
+                raise SpecError(f"{path} is no TOML: {error}") from error
+    found = run_setup(str(path.resolve())).get("sweep")
+    if isinstance(found, Sweep):
+        found = Spec([found])
+    if not isinstance(found, Spec):
+        raise SpecError(f"{path} defines sweep as {found!r}; a Sweep or a Spec is accepted")
+    return dataclasses.replace(found, name=found.name or path.stem, setup=path.resolve())
+
+
+@functools.cache
+def run_setup(path: str | None) -> dict[str, Any]:
+    """Runs a Python file, once in each process, and returns its names; nothing for None."""
+    return {} if path is None else runpy.run_path(path)
+
+
+_SWEEP = tuple(field.name for field in dataclasses.fields(Sweep))
+_SPEC = ("name", "part", "stage_two")
+
+
+def parse(content: Mapping[str, Any], name: str = "") -> Spec:
+    """The spec of a TOML file's content."""
+    _check_keys("field of a sweep", content, (*_SWEEP, *_SPEC))
+    common = {key: value for key, value in content.items() if key in _SWEEP}
+    parts = content.get("part", [{}])
+    if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+        raise SpecError("part is no list of tables; write [[part]] above each")
+    stage_two = content.get("stage_two", {})
+    _check_keys("field of stage_two", stage_two, ("seeds",))
+    if "seeds" in stage_two:
+        _check_seeds(stage_two["seeds"], "stage_two.seeds")
+    sweeps = [_sweep(_joined(common, part)) for part in parts]
+    return Spec(sweeps, content.get("name", name), stage_two)
+
+
+def _joined(common: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
+    """A part with what holds for all; tables of settings are joined, all else is replaced."""
+    joined = {**common, **part}
+    for name in ("fixed", "grid"):
+        if name in common and isinstance(part.get(name), Mapping):
+            joined[name] = {**flat(common[name]), **flat(part[name])}
+    return joined
+
+
+def _sweep(table: Mapping[str, Any]) -> Sweep:
+    _check_keys("field of a sweep", table, _SWEEP)
+    for needed in ("agents", "envs", "steps"):
+        if needed not in table:
+            raise SpecError(f"{needed} is missing")
+    _check_fields(table)
+    draws = None
+    if "random" in table:
+        known = tuple(field.name for field in dataclasses.fields(Draws))
+        _check_keys("field of random", table["random"], known)
+        for needed in ("draw", "samples"):
+            if needed not in table["random"]:
+                raise SpecError(f"random.{needed} is missing")
+        recipes = table["random"]["draw"]
+        draws = Draws(**{**table["random"], "draw": _flat_recipes(recipes)})
+    return Sweep(**{**table, "random": draws})
+
+
+def _check_fields(fields: Mapping[str, Any]) -> None:
+    """Refuses a sweep's fields of another form than theirs, or empty."""
+    for name in ("agents", "envs"):
+        _check_values(name, fields[name])
+        if not all(isinstance(value, str) for value in fields[name]):
+            raise SpecError(f"{name} is {fields[name]!r}; a list of names is accepted")
+    if "seeds" in fields:
+        _check_seeds(fields["seeds"])
+    for name in ("fixed", "grid"):
+        if not isinstance(fields.get(name, {}), Mapping):
+            raise SpecError(f"{name} is {fields[name]!r}; a table is accepted")
+    for field, values in flat(fields.get("grid", {})).items():
+        _check_values(f"grid.{field}", values)
+    for entry in fields.get("list", ()):
+        if not isinstance(entry, Mapping) or not entry:
+            raise SpecError(f"list has the entry {entry!r}; tables of settings are accepted")
+
+
+def _check_keys(what: str, table: Any, known: Sequence[str]) -> None:
+    if not isinstance(table, Mapping):
+        raise SpecError(f"{what.rpartition(' of ')[2]} is {table!r}; a table is accepted")
+    for key in table:
+        if key not in known:
+            raise UnknownName(what, key, known)
+
+
+def _check_values(name: str, values: Any) -> None:
+    if isinstance(values, (str, Mapping)) or not isinstance(values, Sequence):
+        raise SpecError(f"{name} is {values!r}; a list is accepted")
+    if not len(values):
+        raise SpecError(f"{name} is empty; at least one value is accepted")
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            raise SpecError(f"{name} has {value!r} twice")
+
+
+def _check_seeds(seeds: Any, name: str = "seeds") -> None:
+    accepted = "a number of seeds, or a list of different ones from 0 on, is accepted"
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        sound = seeds >= 1
+    else:
+        sound = isinstance(seeds, Sequence) and not isinstance(seeds, str) and len(seeds) > 0
+        sound = sound and all(type(seed) is int and seed >= 0 for seed in seeds)
+        sound = sound and len(set(seeds)) == len(seeds)
+    if not sound:
+        raise SpecError(f"{name} is {seeds!r}; {accepted}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def flat(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables inside a table by dotted names: `{"env_params": {"x": 1}}` is `{"env_params.x": 1}`."""
+    result = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            result.update({f"{key}.{inner}": each for inner, each in flat(value).items()})
+        else:
+            result[key] = value
+    return result
+
+
+def _flat_recipes(table: Any) -> dict[str, Any]:
+    if not isinstance(table, Mapping):
+        raise SpecError(f"random.draw is {table!r}; a table is accepted")
+    inner = table.get("env_params", {})
+    recipes = {f"env_params.{name}": recipe for name, recipe in inner.items()}
+    return {**{name: value for name, value in table.items() if name != "env_params"}, **recipes}
