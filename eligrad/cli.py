@@ -14,6 +14,7 @@ import tyro
 
 COMMANDS = {
     "train": "train an agent, or go on with a run: eligrad train qrc MinAtar/Breakout-v1",
+    "report": "one page with curves, tables and configurations of many runs: eligrad report runs",
     "demo": "see TD(λ) diverge and gradient TD(λ) not, in under a minute",
 }
 """Each has its own --help."""
@@ -65,6 +66,10 @@ def main(arguments: list[str] | None = None) -> None:
     command = parser.parse_args(arguments[:1]).command
     if command == "demo":
         tyro.cli(Demo, prog="eligrad demo", args=arguments[1:]).run()
+    elif command == "report":
+        from eligrad import cli_report
+
+        sys.exit(cli_report.main(arguments[1:]))
     else:
         # Ctrl-C while nothing is at stake yet, or a second one, ends the process without ado.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

@@ -19,6 +19,7 @@ FLOORS = {
     "experiments": 4,
     "cli": 5,
     "cli_train": 5,
+    "cli_report": 5,
     "demo": 5,
     "__init__": 5,
     "__main__": 5,

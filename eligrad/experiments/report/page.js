@@ -1,0 +1,94 @@
+/* What is shown, the controls that change it, and the page as a whole. */
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const view = {
+  environments: new Set(DATA.environments.keys()),
+  algorithms: new Set(DATA.shown),
+  smoothing: 0, logX: false, logY: false, band: true, each: false,
+};
+
+function draw() {
+  drawPanels();
+  drawStatistics();
+  drawSpeed();
+  drawSensitivity();
+}
+
+/** A row of chips that can be switched on and off, with shortcuts for all and for few. */
+function chips(id, labels, chosen, shortcuts, decorate = () => []) {
+  const place = document.getElementById(id);
+  const buttons = labels.map((label, i) => {
+    const chip = element("button", { type: "button", class: "chip" }, ...decorate(i), label);
+    chip.addEventListener("click", () => {
+      if (!chosen.delete(i)) chosen.add(i);
+      refresh();
+    });
+    return chip;
+  });
+  function refresh() {
+    buttons.forEach((chip, i) => chip.setAttribute("aria-pressed", chosen.has(i)));
+    draw();
+  }
+  place.append(...buttons);
+  if (labels.length < 2) return buttons.forEach((chip) => chip.setAttribute("aria-pressed", true));
+  for (const [label, members] of Object.entries(shortcuts)) {
+    const button = element("button", { type: "button", class: "quick" }, label);
+    button.addEventListener("click", () => {
+      chosen.clear();
+      for (const member of members) chosen.add(member);
+      refresh();
+    });
+    place.append(button);
+  }
+  buttons.forEach((chip, i) => chip.setAttribute("aria-pressed", chosen.has(i)));
+}
+
+function wireControls() {
+  const environments = [...DATA.environments.keys()];
+  chips("environments", DATA.environments, view.environments, { all: environments, none: [] });
+  const algorithms = [...DATA.algorithms.keys()];
+  const few = DATA.shown.length < algorithms.length ? { "best of each": DATA.shown } : {};
+  chips("algorithms", DATA.algorithms.map((algorithm) => algorithm.label), view.algorithms,
+    { all: algorithms, none: [], ...few }, (i) => [swatch(i)]);
+  for (const [id, name] of [["log-x", "logX"], ["log-y", "logY"], ["band", "band"], ["each", "each"]]) {
+    const box = document.getElementById(id);
+    view[name] = box.checked; // a browser may remember it from before a reload
+    box.addEventListener("change", () => { view[name] = box.checked; drawPanels(); });
+  }
+  const slider = document.getElementById("smoothing");
+  const smoothing = () => {
+    view.smoothing = Number(slider.value);
+    document.getElementById("window").textContent = view.smoothing ? `${2 * view.smoothing + 1} points` : "off";
+  };
+  smoothing();
+  slider.addEventListener("input", () => { smoothing(); drawPanels(); });
+  document.getElementById("controls").addEventListener("submit", (event) => event.preventDefault());
+  const setting = document.getElementById("setting");
+  setting.append(...Object.keys(DATA.settings).map((name) => element("option", {}, name)));
+  setting.addEventListener("change", drawSensitivity);
+  document.getElementById("sensitivity").hidden = !Object.keys(DATA.settings).length;
+}
+
+function drawContents() {
+  document.getElementById("facts").textContent = DATA.facts;
+  for (const section of document.querySelectorAll("main > section:not([hidden])")) {
+    document.getElementById("contents").append(element("a", { href: `#${section.id}` }, section.querySelector("h2").textContent));
+  }
+}
+
+wireControls();
+drawContents();
+drawConfigurations();
+drawRuns();
+drawProvenance();
+drawCommands();
+draw();
+
+let width = window.innerWidth;
+window.addEventListener("resize", () => {
+  if (window.innerWidth === width) return;
+  width = window.innerWidth;
+  drawPanels();
+  drawSensitivity();
+});
+window.addEventListener("scroll", hideTooltip, { passive: true });
