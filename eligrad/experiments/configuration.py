@@ -34,8 +34,14 @@ class Configuration:
             name: value[run] if isinstance(value, list) and len(value) == count else value
             for name, value in plan["settings"].items()
         }
-        named = {f.name: plan[f.name] for f in dataclasses.fields(cls)}
-        return cls(**named | {"settings": settings})
+        return cls(
+            agent=plan["agent"],
+            settings=settings,
+            env=plan["env"],
+            steps=plan["steps"],
+            max_episode_steps=plan["max_episode_steps"],
+            env_params=plan["env_params"],
+        )
 
     @functools.cached_property
     def hash(self) -> str:

@@ -280,12 +280,13 @@ def _check_values(name: str, values: Any) -> None:
 
 def _check_seeds(seeds: Any, name: str = "seeds") -> None:
     accepted = "a number of seeds, or a list of different ones from 0 on, is accepted"
-    if isinstance(seeds, int) and not isinstance(seeds, bool):
+    if type(seeds) is int:
         sound = seeds >= 1
-    else:
-        sound = isinstance(seeds, Sequence) and not isinstance(seeds, str) and len(seeds) > 0
-        sound = sound and all(type(seed) is int and seed >= 0 for seed in seeds)
+    elif isinstance(seeds, Sequence) and len(seeds) > 0:
+        sound = all(type(seed) is int and seed >= 0 for seed in seeds)
         sound = sound and len(set(seeds)) == len(seeds)
+    else:
+        sound = False
     if not sound:
         raise SpecError(f"{name} is {seeds!r}; {accepted}")
 
@@ -295,7 +296,7 @@ def _is_number(value: Any) -> bool:
 
 
 def flat(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables inside a table by dotted names: `{"env_params": {"x": 1}}` is `{"env_params.x": 1}`."""
+    """Tables inside a table by dotted names: `{"a": {"b": 1}}` is `{"a.b": 1}`."""
     result = {}
     for key, value in table.items():
         if isinstance(value, Mapping):
