@@ -2,7 +2,8 @@
 
 The file is a zip archive, which `numpy.load` opens too: `header.json`, and an `.npy` for each leaf,
 named by its path in the tree. Nothing in it is ever executed. The archive's CRC-32 of each member
-is the checksum.
+is the checksum. A leaf that is `bytes` may have any length when it is read, and is empty if the
+file, from an earlier eligrad, is without it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ FORMAT = 1
 """Version of the layout; a file with a higher one comes from a later eligrad."""
 
 _HEADER = "header.json"
+_BYTES = "bytes"
 # What zipfile, json and NumPy raise on a damaged file.
 _DAMAGE = (
     zipfile.BadZipFile, KeyError, ValueError, EOFError, NotImplementedError, RuntimeError,
@@ -52,7 +54,7 @@ def save(path: Path, tree: PyTree, header: dict[str, Any]) -> None:
     with replacing(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(_HEADER, json.dumps(about, ensure_ascii=False, allow_nan=False))
         for name, leaf in leaves.items():
-            array = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+            array = _array(leaf)
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
 
@@ -98,7 +100,7 @@ class _Reader:
         dtypes = {name: str(_dtype(leaf)) for name, leaf in wanted.items()}
         for name in dtypes | self.about["leaves"]:
             here, there = self.about["leaves"].get(name), dtypes.get(name)
-            if here != there:
+            if here != there and (here, there) != (None, _BYTES):
                 raise CheckpointError(
                     f"{self._path} does not fit: {name} is {here or 'absent'} in the file and "
                     f"{there or 'absent'} in what is to be restored; agent, environment and "
@@ -107,11 +109,15 @@ class _Reader:
 
     def leaf(self, name: str, like: Any) -> Any:
         """One leaf, in the form of `like`."""
+        if isinstance(like, bytes) and name not in self.about["leaves"]:
+            return b""
         try:
             member = io.BytesIO(self._archive.read(f"{name}.npy"))
             array = np.lib.format.read_array(member, allow_pickle=False)
         except _DAMAGE as error:
             raise self._damaged(error) from error
+        if isinstance(like, bytes):
+            return array.tobytes()
         template = jax.random.key_data(like) if _is_key(like) else like
         if array.dtype.kind == "V":  # NumPy forgets the names of bfloat16 and its kin
             array = array.view(_dtype(template))
@@ -150,5 +156,13 @@ def _is_key(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
+def _array(leaf: Any) -> np.ndarray:
+    if isinstance(leaf, bytes):
+        return np.frombuffer(leaf, np.uint8)
+    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+
+
 def _dtype(leaf: Any) -> Any:
+    if isinstance(leaf, bytes):
+        return _BYTES
     return leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype

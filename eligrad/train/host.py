@@ -16,11 +16,12 @@ from jaxtyping import PRNGKeyArray
 from eligrad.agents.streaming import Experience
 from eligrad.envs.host import HostEnvironment, Workers
 from eligrad.train.observe import Dispatch, KeyBlocks
+from eligrad.train.simulators import Simulators
 from eligrad.train.stream import StepRecord, spread
 
 
 class HostState(NamedTuple):
-    """All runs at one moment, but for the simulators, which live outside."""
+    """All runs at one moment."""
 
     agent: Any
     agent_key: PRNGKeyArray
@@ -28,13 +29,15 @@ class HostState(NamedTuple):
     episode_return: np.ndarray
     episode_length: np.ndarray
     fault_step: np.ndarray
+    simulators: bytes = b""
+    """Empty if they do not tell their state."""
 
 
 class HostRuns:
     """Many runs of one agent in copies of one environment, advanced together.
 
-    A restored `state` goes on in new episodes, since a simulator is not part of it: call
-    `interrupt` after setting it.
+    Setting `state` puts the simulators into theirs, too. If it has none of them, call `interrupt`
+    then: the runs go on in new episodes.
     """
 
     def __init__(
@@ -48,11 +51,11 @@ class HostRuns:
         self.count = len(agent_seeds)
         self.agents = spread(agents, self.count)
         self.env = env
-        self._copies = env.open(self.count, workers)
+        self._copies = Simulators(env.open(self.count, workers))
         observation = self._copies.reset([int(seed) for seed in env_seeds])
         keys = jax.vmap(jax.random.key)(jnp.asarray(agent_seeds))
         first_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, 0)
-        self.state = HostState(
+        self._state = HostState(
             agent=jax.jit(jax.vmap(lambda agent, key, obs: agent.init(key, obs)))(
                 self.agents, first_keys, jnp.asarray(observation)
             ),
@@ -62,16 +65,31 @@ class HostRuns:
             episode_length=np.zeros(self.count, np.int32),
             fault_step=np.where(_finite(observation), -1, 0).astype(np.int32),
         )
-        one = jax.tree.map(lambda leaf: leaf[0], self.state.agent)
+        one = jax.tree.map(lambda leaf: leaf[0], self._state.agent)
         dispatch = Dispatch(one)
         self._pack = jax.jit(jax.vmap(dispatch.pack))
         self._unpack = jax.jit(jax.vmap(dispatch.unpack))
         self._choose = jax.jit(jax.vmap(dispatch.choose), donate_argnums=1)
         self._observe = jax.jit(jax.vmap(dispatch.observe), donate_argnums=1)
 
+    @property
+    def state(self) -> HostState:
+        """All that a checkpoint must hold; the simulators are asked for theirs."""
+        return self._state._replace(simulators=self._copies.packed)
+
+    @state.setter
+    def state(self, state: HostState) -> None:
+        self._copies.restore(state.simulators)
+        self._state = state
+
+    @property
+    def obstacle(self) -> str:
+        """Why a state has no simulators, in words."""
+        return self._copies.obstacle
+
     def advance(self, steps: int) -> StepRecord:
         """Moves all runs on; returns records of shape [runs, steps]."""
-        agent, keys, number, episode_return, length, fault = self.state
+        agent, keys, number, episode_return, length, fault, _ = self._state
         blocks = KeyBlocks(keys)
         first = int(number[0]) + 1
         packed, action = self._choose(self.agents, self._pack(agent), blocks.of(first).act)
@@ -109,7 +127,7 @@ class HostRuns:
             faulty = ~sound
             if faulty.any():
                 fault = np.where(faulty & (fault < 0), np.int32(first + t), fault)
-        self.state = HostState(
+        self._state = HostState(
             self._unpack(packed), keys, number + np.int32(steps), episode_return, length, fault
         )
         return StepRecord(ended, returns, lengths, np.stack([np.asarray(e) for e in errors], 1))
@@ -118,16 +136,16 @@ class HostRuns:
         """Begins new episodes in new simulators; what was under way counts as truncated."""
         observation = jnp.asarray(self._copies.reset([int(seed) for seed in env_seeds]))
         agent = jax.jit(jax.vmap(lambda agent, state, obs: agent.interrupt(state, obs)))(
-            self.agents, self.state.agent, observation
+            self.agents, self._state.agent, observation
         )
-        self.state = self.state._replace(
+        self._state = self._state._replace(
             agent=agent,
-            episode_return=np.zeros_like(self.state.episode_return),
-            episode_length=np.zeros_like(self.state.episode_length),
+            episode_return=np.zeros_like(self._state.episode_return),
+            episode_length=np.zeros_like(self._state.episode_length),
         )
 
     def close(self) -> None:
-        """Closes the simulators."""
+        """Closes the simulators; `state` has them only if it was read before."""
         self._copies.close()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -141,11 +142,11 @@ def resume(
     env: World | None = None,
     progress: bool = False,
 ) -> Result:
-    """Goes on with a run from its last checkpoint, in JAX as if it had never stopped.
+    """Goes on with a run from its last checkpoint as if it had never stopped.
 
-    `steps` is a new total. An agent or environment that was made by hand must be given again. A
-    simulator outside JAX is not part of a checkpoint, which would have to execute what it reads:
-    such a run goes on with a new episode.
+    `steps` is a new total. An agent or environment that was made by hand must be given again. Some
+    simulators outside JAX do not tell their state (Atari's, for one): their runs go on in new
+    episodes, with a warning.
     """
     folder = RunFolder.open(Path(run))
     plan = Plan(**folder.config["plan"])
@@ -216,7 +217,12 @@ class _Training:
             raise ValueError(
                 f"steps is {self.plan.steps}, but {folder.path} is at step {self.step} already"
             )
-        if self.step and isinstance(self.engine, HostRuns):
+        if self.step and isinstance(self.engine, HostRuns) and not self.engine.state.simulators:
+            warnings.warn(
+                f"the state of {self.env.name!r} cannot be restored ({self.engine.obstacle}); "
+                "all runs go on in new episodes",
+                stacklevel=3,
+            )
             self.engine.interrupt(planning.env_seeds(self.plan.seeds, self.step))
         self.saved_step, self.saved = self.step, folder.tables()
         session = provenance() | {"from_step": self.step}

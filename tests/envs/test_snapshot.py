@@ -10,7 +10,7 @@ from eligrad.envs import make
 from eligrad.envs import spaces as ours
 from eligrad.envs.gymnasium import GymnasiumEnvironment, snapshot
 from tests.envs.test_gymnasium import assert_equal_transitions
-from tests.envs.tiny import Counter, limited
+from tests.envs.tiny import Counter, Opaque, limited
 
 BEFORE, AFTER, COPIES = 37, 80, 2
 
@@ -64,16 +64,13 @@ def test_the_real_minatar_continues():
     assert_continues(make("gymnasium/MinAtar/Asterix-v1"))
 
 
-def test_threads_continue():
-    assert_continues(make("HalfCheetah-v5", max_episode_steps=50), "threads")
+@pytest.mark.parametrize("workers", ["threads", "processes"])
+def test_workers_continue(workers):
+    assert_continues(make("HalfCheetah-v5", max_episode_steps=50), workers)
 
 
 def test_wrappers_continue():
     assert_continues(GymnasiumEnvironment(limited, length=9))
-
-
-def test_processes_continue():
-    assert_continues(GymnasiumEnvironment(limited, length=9), "processes")
 
 
 def test_positions_and_velocities_alone_would_not_do():
@@ -87,14 +84,6 @@ def test_positions_and_velocities_alone_would_not_do():
         env.step(action)
     other.set_state(env.data.qpos, env.data.qvel)
     assert env.step(action)[1] != other.step(action)[1]
-
-
-class Opaque(Counter):
-    """Has a part that nobody can copy."""
-
-    def __init__(self):
-        super().__init__()
-        self.handle = (number for number in range(3))
 
 
 def test_what_cannot_be_told_has_no_snapshot():

@@ -69,6 +69,14 @@ class Faulty(Counter):
         return observation, *rest
 
 
+class Opaque(Counter):
+    """Has a part that nobody can copy."""
+
+    def __init__(self):
+        super().__init__()
+        self.handle = (number for number in range(3))
+
+
 def limited(length: int) -> gymnasium.Env:
     """Ends of both kinds: a counter of any length, cut after 4 steps."""
     return gymnasium.wrappers.TimeLimit(Counter(length), 4)

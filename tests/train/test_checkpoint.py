@@ -37,6 +37,9 @@ def assert_equal(ours: Any, theirs: Any) -> None:
     assert jax.tree.structure(ours) == jax.tree.structure(theirs)
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         assert type(a) is type(b)
+        if isinstance(a, bytes):
+            assert a == b
+            continue
         assert a.dtype == b.dtype
         if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
             a, b = jax.random.key_data(a), jax.random.key_data(b)
@@ -51,6 +54,22 @@ def test_round_trip(tmp_path):
     assert header == {"step": 7, "config": {"λ": 0.8}} == checkpoint.read_header(path)
     # Readable without eligrad.
     np.testing.assert_array_equal(np.load(path)["w/a"], state(0).w["a"])
+
+
+@pytest.mark.parametrize("there", [b"", b"\x00 any \xff bytes \x00"])
+@pytest.mark.parametrize("here", [b"", b"of another length"])
+def test_bytes_have_any_length(tmp_path, there, here):
+    checkpoint.save(tmp_path / "c.npz", {"a": there, "b": np.zeros(2)}, {})
+    restored, _ = checkpoint.load(tmp_path / "c.npz", like={"a": here, "b": np.ones(2)})
+    assert_equal(restored, {"a": there, "b": np.zeros(2)})
+    with pytest.raises(CheckpointError, match="a is bytes in the file and uint8"):
+        checkpoint.load(tmp_path / "c.npz", like={"a": np.zeros(3, np.uint8), "b": np.ones(2)})
+
+
+def test_a_file_from_before_there_were_bytes(tmp_path):
+    checkpoint.save(tmp_path / "c.npz", {"b": np.zeros(2)}, {})
+    restored, _ = checkpoint.load(tmp_path / "c.npz", like={"a": b"something", "b": np.ones(2)})
+    assert_equal(restored, {"a": b"", "b": np.zeros(2)})
 
 
 def test_nothing_is_unpickled(tmp_path):

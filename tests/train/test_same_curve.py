@@ -133,14 +133,14 @@ def test_metrics_of_lost_steps_are_written_again(tmp_path):
 
 
 def test_host_environments_go_on_in_a_new_episode(tmp_path):
-    """What is outside JAX cannot be saved; all the rest is, also from and to eight devices."""
+    """If their simulators do not tell their state; all the rest is saved, on eight devices too."""
     program = (
         "import sys\n"
-        "from tests.envs.tiny import Counter\n"
+        "from tests.envs.tiny import Opaque\n"
         "from tests.train import tiny\n"
         "from eligrad.envs.gymnasium import GymnasiumEnvironment\n"
         "from eligrad.train import resume, train\n"
-        "agent, env = tiny.agent(observations=3), GymnasiumEnvironment(Counter)\n"
+        "agent, env = tiny.agent(observations=3), GymnasiumEnvironment(Opaque)\n"
         "train(agent, env, steps=21, seeds=8, out=sys.argv[1])\n"
         "result = resume(sys.argv[1], steps=42, agent=agent, env=env)\n"
         "assert (result.state.step == 42).all()\n"

@@ -1,0 +1,80 @@
+"""Simulators outside JAX as one leaf of an engine's state, so that checkpoints hold them.
+
+The leaf is `bytes`, which a checkpoint stores whatever their length. It is empty where a simulator
+does not tell its state; a restored run then goes on in a new episode.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from eligrad.envs.host import HostCopies, HostTransition
+
+_NUMBER = struct.Struct("<Q")
+
+
+class Simulators:
+    """The copies that an engine steps, and their state in bytes."""
+
+    def __init__(self, copies: HostCopies) -> None:
+        self._copies = copies
+        self._packed: bytes | None = None
+
+    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+        """Begins a first episode in each copy."""
+        self._packed = None
+        return self._copies.reset(seeds)
+
+    def step(self, actions: Any) -> HostTransition:
+        """Takes one action in each copy."""
+        self._packed = None
+        return self._copies.step(actions)
+
+    @property
+    def packed(self) -> bytes:
+        """The state of all copies, found once for each moment; empty if it cannot be told."""
+        if self._packed is None:
+            self._packed = _pack(self._copies.snapshot() or [])
+        return self._packed
+
+    def restore(self, packed: bytes) -> None:
+        """Puts all copies into a state that was `packed`; an empty one changes nothing."""
+        if packed:
+            self._copies.restore(_unpack(packed))
+        self._packed = packed
+
+    @property
+    def obstacle(self) -> str:
+        """Why the state is empty, in words."""
+        return self._copies.obstacle or "it was saved without"
+
+    def close(self) -> None:
+        """Frees the copies; a state that was not asked for before is lost."""
+        if self._packed is None:
+            self._packed = b""
+        self._copies.close()
+
+
+def _pack(snapshots: Sequence[bytes]) -> bytes:
+    if not snapshots:
+        return b""
+    numbers = (len(snapshots), *map(len, snapshots))
+    return b"".join([*map(_NUMBER.pack, numbers), *snapshots])
+
+
+def _unpack(packed: bytes) -> list[bytes]:
+    try:
+        (count,) = _NUMBER.unpack_from(packed)
+        begin = _NUMBER.size * (count + 1)
+        lengths = [length for (length,) in _NUMBER.iter_unpack(packed[_NUMBER.size : begin])]
+    except struct.error as error:
+        raise ValueError(f"the packed simulators are damaged: {error}") from error
+    ends = list(accumulate(lengths, initial=begin))
+    if len(lengths) != count or ends[-1] != len(packed):
+        raise ValueError("the packed simulators are damaged: their length is not what they say")
+    return [packed[start:end] for start, end in pairwise(ends)]
