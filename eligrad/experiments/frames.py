@@ -25,7 +25,7 @@ else:
 SETTINGS = "settings."
 """What the columns of settings begin with."""
 
-Scores = dict[str, Float[np.ndarray, "runs"]]
+Scores = dict[str, Float[np.ndarray, "_"]]
 """For each environment, by name, the scores of its runs."""
 
 
