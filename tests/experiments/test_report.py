@@ -155,8 +155,8 @@ def test_sessions_that_are_alike_are_one():
     those.configs[first]["sessions"] = [SESSION, later]
     those.configs[second]["sessions"] = [elsewhere]
     sessions = data_of(those)["sessions"]
-    assert [(each["machine"], each["count"]) for each in sessions] == [
-        ("Linux-6", 6),
+    assert [(each["machine"], each["runs"]) for each in sessions] == [
+        ("Linux-6", 5),
         ("another", 1),
     ]
     assert (sessions[0]["first"], sessions[0]["last"]) == (SESSION["started"], later["started"])

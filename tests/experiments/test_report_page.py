@@ -104,7 +104,7 @@ def test_it_loads_without_a_word_of_complaint_and_asks_for_nothing(page):
 def test_environments_and_algorithms_are_chosen(page):
     page.click("#environments .chip")
     assert texts(page, "#panels h3") == ["B-world"]
-    page.click("#algorithms .chip:nth-child(2)")
+    page.click("#algorithms .chip:nth-child(4)")
     assert page.run("return document.querySelectorAll('#panels path.mean').length") == 3
     rows = texts(page, "#statistics-table tbody tr")
     assert len(rows) == 3
@@ -113,7 +113,7 @@ def test_environments_and_algorithms_are_chosen(page):
         "return [...document.querySelectorAll('#algorithms .chip')]"
         ".map((chip) => chip.getAttribute('aria-pressed'))"
     ) == ["true", "false", "true", "true"]
-    page.click("#environments .quick:last-child")
+    page.click("#environments .quick:nth-child(2)")
     assert texts(page, "#panels") == ["No environment is chosen."]
     page.click("#environments .quick")
     assert texts(page, "#panels h3") == ["A-world", "B-world"]
@@ -254,11 +254,29 @@ def test_sensitivity_has_a_dot_for_each_value(page):
         assert shown == pytest.approx(means[place], rel=0.05)
 
 
+def test_a_sweep_begins_with_the_best_of_each_agent(browser, tmp_path):
+    sweep = made(changes=[{"lam": x / 10} for x in range(1, 8)], seeds=2)
+    data = report_data(sweep.runs, sweep.episodes, sweep.configs)
+    best = [data["algorithms"][place]["label"] for place in data["shown"]]
+    file = tmp_path / "sweep.html"
+    file.write_text(page_of(sweep), encoding="utf-8")
+    browser.open(file)
+    assert texts(browser, "#algorithms .chip[aria-pressed=true]") == best
+    assert browser.run("return document.getElementById('few').hidden") is False
+    assert browser.run("return document.querySelectorAll('#panels path.mean').length") == 2
+    # The sensitivity to a setting is that of all its values, whichever curves are shown.
+    assert browser.run("return document.querySelectorAll('#sensitivity circle').length") == 14
+    browser.click("#algorithms .quick")
+    assert browser.run("return document.querySelectorAll('#panels path.mean').length") == 14
+    browser.click("#algorithms .quick:nth-child(3)")
+    assert texts(browser, "#algorithms .chip[aria-pressed=true]") == best
+
+
 def test_what_is_chosen_is_seen(page):
     """The colour of an algorithm is on the screen until it is switched off."""
     red = (0xD5, 0x5E, 0x00)  # of Q(λ)
     before = matching(page.screenshot(), red)
-    for place in (3, 4):
+    for place in (5, 6):  # after the two shortcuts
         page.click(f"#algorithms .chip:nth-child({place})")
     page.move(0, 0)
     after = matching(page.screenshot(), red)

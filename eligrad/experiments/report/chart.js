@@ -88,7 +88,7 @@ function makeFrame({ width, height, x, y, xLabel, yLabel, xTicks = null }) {
   const area = { left: 52, right: width - 14, top: 10, bottom: height - 40 };
   const xScale = makeScale(x.low, x.high, area.left, area.right, x.log, 75);
   const yScale = makeScale(y.low, y.high, area.bottom, area.top, y.log, 45);
-  const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height });
+  const root = svg("svg", { viewBox: `0 0 ${width} ${height}` });
   for (const tick of yScale.ticks) {
     const at = yScale(tick);
     root.append(

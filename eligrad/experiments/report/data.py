@@ -206,17 +206,18 @@ def _run(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sessions(configs: Configs) -> list[dict[str, Any]]:
-    """Where and with what runs were trained; equal ones once, with how often and when."""
+    """Where and with what runs were trained; equal ones once, with how many runs and when."""
     found: dict[str, dict[str, Any]] = {}
-    for config in configs.values():
+    for run, config in configs.items():
         for session in config["sessions"]:
             about = {name: session.get(name) for name in ("machine", "device", "git_commit")}
             about["versions"] = session.get("versions", {})
-            known = found.setdefault(str(about), about | {"started": []})
+            known = found.setdefault(str(about), about | {"runs": set(), "started": []})
+            known["runs"].add(run)
             known["started"].append(session.get("started", ""))
     for each in found.values():
         started = each.pop("started")
-        each |= {"count": len(started), "first": min(started), "last": max(started)}
+        each |= {"runs": len(each["runs"]), "first": min(started), "last": max(started)}
     return list(found.values())
 
 

@@ -14,42 +14,41 @@ function draw() {
   drawSensitivity();
 }
 
-/** A row of chips that can be switched on and off, with shortcuts for all and for few. */
-function chips(id, labels, chosen, shortcuts, decorate = () => []) {
+/** A row of chips that can be switched on and off, after shortcuts that choose many at once. */
+function chips(id, labels, order, chosen, shortcuts, decorate = () => []) {
+  const chipOf = new Map(order.map((i) => [i, element("button", { type: "button", class: "chip" }, ...decorate(i), labels[i])]));
+  const mark = () => chipOf.forEach((chip, i) => chip.setAttribute("aria-pressed", chosen.has(i)));
   const place = document.getElementById(id);
-  const buttons = labels.map((label, i) => {
-    const chip = element("button", { type: "button", class: "chip" }, ...decorate(i), label);
-    chip.addEventListener("click", () => {
-      if (!chosen.delete(i)) chosen.add(i);
-      refresh();
-    });
-    return chip;
-  });
-  function refresh() {
-    buttons.forEach((chip, i) => chip.setAttribute("aria-pressed", chosen.has(i)));
+  if (order.length > 1) {
+    for (const [label, members] of shortcuts) {
+      const button = element("button", { type: "button", class: "quick" }, label);
+      button.addEventListener("click", () => {
+        chosen.clear();
+        for (const member of members) chosen.add(member);
+        mark();
+        draw();
+      });
+      place.append(button);
+    }
+  }
+  chipOf.forEach((chip, i) => chip.addEventListener("click", () => {
+    if (!chosen.delete(i)) chosen.add(i);
+    mark();
     draw();
-  }
-  place.append(...buttons);
-  if (labels.length < 2) return buttons.forEach((chip) => chip.setAttribute("aria-pressed", true));
-  for (const [label, members] of Object.entries(shortcuts)) {
-    const button = element("button", { type: "button", class: "quick" }, label);
-    button.addEventListener("click", () => {
-      chosen.clear();
-      for (const member of members) chosen.add(member);
-      refresh();
-    });
-    place.append(button);
-  }
-  buttons.forEach((chip, i) => chip.setAttribute("aria-pressed", chosen.has(i)));
+  }));
+  place.append(...chipOf.values());
+  mark();
 }
 
 function wireControls() {
   const environments = [...DATA.environments.keys()];
-  chips("environments", DATA.environments, view.environments, { all: environments, none: [] });
-  const algorithms = [...DATA.algorithms.keys()];
-  const few = DATA.shown.length < algorithms.length ? { "best of each": DATA.shown } : {};
-  chips("algorithms", DATA.algorithms.map((algorithm) => algorithm.label), view.algorithms,
-    { all: algorithms, none: [], ...few }, (i) => [swatch(i)]);
+  chips("environments", DATA.environments, environments, view.environments, [["all", environments], ["none", []]]);
+  const labels = DATA.algorithms.map((algorithm) => algorithm.label);
+  const algorithms = [...new Set([...DATA.shown, ...DATA.algorithms.keys()])]; // those shown at first come first
+  const few = DATA.shown.length < algorithms.length;
+  const shortcuts = [["all", algorithms], ["none", []], ...(few ? [["best of each agent", DATA.shown]] : [])];
+  chips("algorithms", labels, algorithms, view.algorithms, shortcuts, (i) => [swatch(i)]);
+  document.getElementById("few").hidden = !few;
   for (const [id, name] of [["log-x", "logX"], ["log-y", "logY"], ["band", "band"], ["each", "each"]]) {
     const box = document.getElementById(id);
     view[name] = box.checked; // a browser may remember it from before a reload

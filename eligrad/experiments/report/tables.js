@@ -1,5 +1,8 @@
 /* Tables, bars and everything that is written rather than drawn as a curve. */
 
+/** Lists that are longer begin closed. */
+const FEW = 12;
+
 /** A table whose columns can be sorted; a column is [heading, cell of a row, sort key or null]. */
 function sortableTable(rows, columns, caption = null) {
   const body = element("tbody");
@@ -119,14 +122,19 @@ function drawSensitivity() {
   panels.forEach((panel, environment) => panel && drawDots(panel, setting, drawn[environment]));
 }
 
-/** A dot for each configuration of those agents that were tried with several values here. */
+/** A dot for each configuration, shown above or not, of agents with several values here that are shown above. */
 function dotsOf(setting, environment) {
   const dots = DATA.statistics
-    .filter((row) => row.environment === environment && isShown(row) && row.last.mean !== null)
-    .map((row) => ({ ...row.last, algorithm: row.algorithm, agent: DATA.algorithms[row.algorithm].agent, value: DATA.algorithms[row.algorithm].settings[setting] }))
+    .filter((row) => row.environment === environment && view.environments.has(environment) && row.last.mean !== null)
+    .map(({ algorithm, last }) => ({ ...last, algorithm, agent: agentOf(algorithm), value: DATA.algorithms[algorithm].settings[setting] }))
     .filter((dot) => dot.value !== undefined);
+  const agents = new Set([...view.algorithms].map(agentOf));
   const tried = (agent) => new Set(dots.filter((dot) => dot.agent === agent).map((dot) => dot.value)).size;
-  return dots.filter((dot) => tried(dot.agent) > 1);
+  return dots.filter(({ agent }) => agents.has(agent) && tried(agent) > 1);
+}
+
+function agentOf(algorithm) {
+  return DATA.algorithms[algorithm].agent;
 }
 
 function drawDots(panel, setting, dots) {
@@ -178,11 +186,11 @@ function drawConfigurations() {
       "Settings that differ",
     )));
   } else place.append(element("p", { class: "note" }, "All algorithms have the same settings."));
-  for (const each of DATA.configurations) {
-    place.append(element("details", {},
-      element("summary", {}, titleOf(each), " ", element("span", { class: "quiet" }, `seeds ${each.seeds}`)),
-      element("pre", { tabindex: 0 }, JSON.stringify(each.configuration, null, 2))));
-  }
+  const complete = DATA.configurations.map((each) => element("details", {},
+    element("summary", {}, titleOf(each), " ", element("span", { class: "quiet" }, `seeds ${each.seeds}`)),
+    element("pre", { tabindex: 0 }, JSON.stringify(each.configuration, null, 2))));
+  if (complete.length <= FEW) place.append(...complete);
+  else place.append(element("details", {}, element("summary", {}, `All ${complete.length} configurations`), ...complete));
 }
 
 function titleOf({ algorithm, environment }) {
@@ -205,9 +213,8 @@ function drawRuns() {
     ["Seconds", (row) => number(row.seconds), "seconds"],
     ["Folder", (row) => text(row.run), "run"],
   ]);
-  const open = rows.length <= 12;
   document.getElementById("runs-list").append(
-    element("details", { open }, element("summary", {}, `${rows.length} runs, one seed each`), element("div", { class: "wide" }, table)),
+    element("details", { open: rows.length <= FEW }, element("summary", {}, `${rows.length} runs, one seed each`), element("div", { class: "wide" }, table)),
   );
 }
 
@@ -217,7 +224,7 @@ function drawProvenance() {
     const { machine, device, git_commit: commit, versions } = session;
     place.append(element("details", { open: DATA.sessions.length === 1 },
       element("summary", {}, `${device ?? "unknown device"}, ${machine ?? "unknown machine"} `,
-        element("span", { class: "quiet" }, `${session.count} ${session.count === 1 ? "session" : "sessions"}, ${session.first} to ${session.last}`)),
+        element("span", { class: "quiet" }, `${session.runs} ${session.runs === 1 ? "run" : "runs"}, begun ${session.first === session.last ? "" : `${session.first} to `}${session.last}`)),
       element("p", {}, commit === null ? "Not in a git repository." : `Commit ${commit.replace(/-dirty$/, ", with changes that are not committed")}`),
       element("p", {}, Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(" · "))));
   }
