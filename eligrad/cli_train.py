@@ -15,9 +15,9 @@ import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
 from eligrad._number import Number
-from eligrad.agents import PRESETS, QLambdaConfig
+from eligrad.agents import PRESETS, GradientPPOConfig, PPOConfig, QLambdaConfig
 from eligrad.envs.names import UnknownName
-from eligrad.train import EnvironmentFault, Interrupted, resume, train
+from eligrad.train import Diverged, EnvironmentFault, Interrupted, resume, train
 from eligrad.train.folder import RunFolder
 from eligrad.train.plan import Plan, whole_number
 from eligrad.train.platform import device_for_each_run, keep_compiled_programs
@@ -50,23 +50,22 @@ class Settings(QLambdaConfig):
 class Train:
     """Train several seeds of an agent, and write a run folder with metrics, checkpoints and curve.
 
-    Agents: qrc, qc, gq2, q-lambda, sarsa-lambda, expected-sarsa-lambda, stream-q; the defaults
-    below are those of the agent named. Ctrl-C stops after the present chunk and saves.
+    Agents: qrc, qc, gq2, q-lambda, sarsa-lambda, expected-sarsa-lambda, stream-q, ppo,
+    gradient-ppo; settings and defaults below are those of the agent named (qrc, without one).
+    Ctrl-C stops after the present chunk and saves.
     """
 
     agent: Annotated[str, tyro.conf.Positional, _needed("AGENT")] = ""
     """Name of the agent."""
     env: Annotated[str, tyro.conf.Positional, _needed("ENV")] = ""
     """Name of the environment, such as MinAtar/Breakout-v1, gymnax/CartPole-v1 or Acrobot-v1."""
-    settings: tyro.conf.OmitArgPrefixes[Settings] = Settings()
+    settings: tyro.conf.OmitArgPrefixes[Any] = None
     steps: Annotated[int, _count("steps")] = 1_000_000
     """Environment steps of each seed; 1e6 is understood."""
     seeds: Annotated[int, _count("seeds")] = 8
     """How many seeds, trained side by side."""
     seed: int = 0
     """The first of them."""
-    exploration_fraction: float = 0.2
-    """Share of the steps over which ε falls from --epsilon-start to --epsilon-end."""
     max_episode_steps: int | None = None
     """Truncate episodes after so many steps; else as the environment does it."""
     out: Path | None = None
@@ -85,6 +84,29 @@ class Train:
     """Whether to show where in the program an error arose."""
 
 
+@dataclasses.dataclass(frozen=True)
+class TrainStreaming(Train):  # noqa: D101 (its help is that of Train)
+    settings: tyro.conf.OmitArgPrefixes[Settings] = dataclasses.field(default_factory=Settings)
+    exploration_fraction: float = 0.2
+    """Share of the steps over which ε falls from --epsilon-start to --epsilon-end."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainPPO(Train):  # noqa: D101
+    settings: tyro.conf.OmitArgPrefixes[PPOConfig] = dataclasses.field(default_factory=PPOConfig)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainGradientPPO(Train):  # noqa: D101
+    settings: tyro.conf.OmitArgPrefixes[GradientPPOConfig] = dataclasses.field(
+        default_factory=GradientPPOConfig
+    )
+
+
+for _command in (TrainStreaming, TrainPPO, TrainGradientPPO):
+    _command.__doc__ = Train.__doc__
+
+
 def parse(arguments: list[str]) -> Train:
     """The command line as an object, with the defaults of the agent or of the run it names."""
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -101,8 +123,14 @@ def parse(arguments: list[str]) -> Train:
     return command if command.agent == assumed else _cli(arguments, _defaults(command.agent))
 
 
-def _defaults(agent: str) -> Train:
-    return Train(settings=Settings(**vars(PRESETS[agent])))
+def _defaults(agent: str, /, **options: Any) -> Train:
+    """The command of an agent, with the options and settings that it has."""
+    config: Any = PRESETS[agent]
+    settings = options.pop("settings", vars(config))
+    if isinstance(config, QLambdaConfig):
+        return TrainStreaming(settings=Settings(**settings), **options)
+    command: Any = TrainGradientPPO if isinstance(config, GradientPPOConfig) else TrainPPO
+    return command(settings=type(config)(**settings), **options)
 
 
 def _parse_resume(arguments: list[str], run: Path) -> Train:
@@ -112,17 +140,21 @@ def _parse_resume(arguments: list[str], run: Path) -> Train:
             f"{run} was trained from Python with an agent or environment made by hand: go on with "
             "it by eligrad.train.resume(run, agent=…, env=…)"
         )
-    stored = Train(
+    options: dict[str, Any] = {}
+    if "exploration_steps" in plan.settings:
+        options["exploration_fraction"] = plan.settings["exploration_steps"] / plan.steps
+    stored = _defaults(
+        plan.agent,
         agent=plan.agent,
         env=plan.env,
-        settings=Settings(**plan.settings),
+        settings=plan.settings,
         steps=plan.steps,
         seeds=len(plan.seeds),
         seed=plan.seeds[0],
-        exploration_fraction=plan.settings["exploration_steps"] / plan.steps,
         max_episode_steps=plan.max_episode_steps,
         chunk=plan.chunk,
         checkpoint_every=plan.checkpoint_every,
+        **options,
     )
     command = _cli(arguments, stored)
     given, kept = (_flat(each) for each in (command, stored))
@@ -143,7 +175,7 @@ def _flat(command: Train) -> dict[str, Any]:
 
 
 def _cli(arguments: list[str], default: Train) -> Train:
-    return tyro.cli(Train, prog="eligrad train", args=arguments, default=default)
+    return tyro.cli(type(default), prog="eligrad train", args=arguments, default=default)
 
 
 def main(arguments: list[str]) -> int:
@@ -151,7 +183,7 @@ def main(arguments: list[str]) -> int:
     debug = "--debug" in arguments
     try:
         return _run(parse(arguments))
-    except (ValueError, TypeError, ImportError, OSError, EnvironmentFault) as error:
+    except (ValueError, TypeError, ImportError, OSError, EnvironmentFault, Diverged) as error:
         if debug:
             raise
         print(f"eligrad train: {error}", file=sys.stderr)
@@ -178,19 +210,20 @@ def _run(command: Train) -> int:
 
 
 def _begin(command: Train, folder: Path) -> None:
-    settings = {k: v for k, v in vars(command.settings).items() if k != "exploration_steps"}
+    options = {k: v for k, v in vars(command.settings).items() if k != "exploration_steps"}
+    if isinstance(command, TrainStreaming):
+        options["exploration_fraction"] = command.exploration_fraction
     train(
         command.agent,
         command.env,
         steps=command.steps,
         seeds=range(command.seed, command.seed + command.seeds),
         out=folder,
-        exploration_fraction=command.exploration_fraction,
         max_episode_steps=command.max_episode_steps,
         chunk=command.chunk,
         checkpoint_every=command.checkpoint_every,
         progress=command.progress,
-        **settings,
+        **options,
     )
 
 

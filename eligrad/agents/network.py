@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from eligrad._number import Number
-from eligrad.nets import AtariCNN, MinAtarCNN, streaming_mlp
+from eligrad.nets import AtariCNN, MinAtarCNN, streaming_mlp, tanh_mlp
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,3 +66,11 @@ def default_network(observation_shape: tuple[int, ...], values: int) -> Network:
         f"observations have shape {observation_shape}; (size,) and (height, width, channels) have "
         "a default network: pass network= for others"
     )
+
+
+def ppo_network(observation_shape: tuple[int, ...], values: int, output_gain: float) -> Network:
+    """PPO's network for observations of that shape: tanh 64-64 for vectors, convolutions else."""
+    if len(observation_shape) != 1:
+        return default_network(observation_shape, values)
+    size = observation_shape[0]
+    return from_equinox(lambda key, _: tanh_mlp(size, values, output_gain=output_gain, key=key))

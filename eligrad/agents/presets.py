@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
+from eligrad.agents.gradient_ppo import GradientPPOConfig
+from eligrad.agents.ppo import ActorCriticConfig, PPOConfig
 from eligrad.agents.q_lambda import QLambdaConfig
 
 _QRC = QLambdaConfig(rule="tdrc", beta=1.0)
 _Q_LAMBDA = dataclasses.replace(_QRC, rule="td", beta=0.0, sparsity=0.0)
 
-PRESETS: dict[str, QLambdaConfig] = {
+PRESETS: dict[str, QLambdaConfig | ActorCriticConfig] = {
     "qrc": _QRC,
     "qc": dataclasses.replace(_QRC, rule="tdc", beta=0.0),
     "gq2": dataclasses.replace(_QRC, rule="gtd2", beta=0.0),
@@ -17,9 +19,11 @@ PRESETS: dict[str, QLambdaConfig] = {
     "sarsa-lambda": dataclasses.replace(_QRC, target="sarsa"),
     "expected-sarsa-lambda": dataclasses.replace(_QRC, target="expected"),
     "stream-q": dataclasses.replace(_QRC, rule="td", beta=0.0, optimizer="obgd", step_size=1.0),
+    "ppo": PPOConfig(),
+    "gradient-ppo": GradientPPOConfig(),
 }
 """QRC(λ), QC(λ), GQ2(λ), Watkins' Q(λ), gradient SARSA(λ) twice (set rule="td" for the
-semi-gradient), and StreamQ."""
+semi-gradient), and StreamQ; PPO, and Gradient PPO with TDRC(λ)."""
 
 TITLES = {
     "qrc": "QRC(λ)",
@@ -29,5 +33,7 @@ TITLES = {
     "sarsa-lambda": "Gradient SARSA(λ)",
     "expected-sarsa-lambda": "Gradient Expected SARSA(λ)",
     "stream-q": "StreamQ",
+    "ppo": "PPO",
+    "gradient-ppo": "Gradient PPO",
 }
 """The same names as a figure prints them."""

@@ -1,20 +1,28 @@
 """Engines that train agents, and what is around them: checkpoints, metrics, run folders."""
 
 from eligrad.train.checkpoint import CheckpointError
+from eligrad.train.faults import Diverged, EnvironmentFault
 from eligrad.train.host import HostRuns
+from eligrad.train.host_rollout import HostRollouts
 from eligrad.train.interruption import Interrupted
 from eligrad.train.online import Online
 from eligrad.train.platform import device_for_each_run, keep_compiled_programs
-from eligrad.train.run import EnvironmentFault, Result, resume, train
+from eligrad.train.rollout import RolloutRecord, Rollouts, RolloutState
+from eligrad.train.run import Result, resume, train
 from eligrad.train.stream import Runs, StepRecord, StreamState
 
 __all__ = [
     "CheckpointError",
+    "Diverged",
     "EnvironmentFault",
+    "HostRollouts",
     "HostRuns",
     "Interrupted",
     "Online",
     "Result",
+    "RolloutRecord",
+    "RolloutState",
+    "Rollouts",
     "Runs",
     "StepRecord",
     "StreamState",

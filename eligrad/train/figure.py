@@ -20,8 +20,8 @@ SUFFIXES = (".png", ".svg", ".pdf")
 def curves(tables: Tables, seeds: Sequence[int], steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Steps [points] and mean returns [seeds, points] of the episodes that ended around them."""
     grid = even_grid(steps)
-    seed, step, returns = (np.asarray(tables.episodes[name]) for name in ("seed", "step", "return"))
-    rows = [align(step[seed == one], returns[seed == one], grid) for one in seeds]
+    run, step, returns = (np.asarray(tables.episodes[name]) for name in ("run", "step", "return"))
+    rows = [align(step[run == one], returns[run == one], grid) for one in range(len(seeds))]
     return grid, np.stack(rows)
 
 

@@ -21,10 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import PyTree
 
+from eligrad._damaged import DamagedFileWarning
 from eligrad.train import checkpoint
 from eligrad.train.checkpoint import DamagedCheckpointError
 from eligrad.train.files import replacing, write_json
-from eligrad.train.metrics import CHUNKS, EPISODES, Tables
+from eligrad.train.metrics import CHUNKS, EPISODES, Tables, concatenate
 
 KEPT = 2
 """Checkpoints kept: should the newest be damaged, there is one before it."""
@@ -66,6 +67,11 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         write_json(self.path / "config.json", config)
 
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What `summary.json` says."""
+        return json.loads((self.path / "summary.json").read_text(encoding="utf-8"))
+
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Replaces `summary.json`."""
         write_json(self.path / "summary.json", summary)
@@ -79,35 +85,46 @@ class RunFolder:
         """From the oldest to the newest."""
         return sorted(self.path.glob("checkpoint-*.npz"))
 
-    def save(self, step: int, state: PyTree, tables: Tables, config: dict[str, Any]) -> None:
-        """Writes the tables since the last save, then the state; then drops older states."""
+    def checkpoint_at(self, step: int) -> Path:
+        """The checkpoint of that step."""
+        return self.path / f"checkpoint-{step:012}.npz"
+
+    def write_tables(self, step: int, tables: Tables) -> None:
+        """Writes a part of the metrics, with checksums, which ends at that step."""
         for name, table in tables._asdict().items():
             self._parts(name).mkdir(parents=True, exist_ok=True)
             with replacing(self._parts(name) / f"{step:012}.parquet") as partial:
-                pq.write_table(table, partial)
-        path = self.path / f"checkpoint-{step:012}.npz"
-        checkpoint.save(path, state, {"step": step, "config": config})
+                pq.write_table(table, partial, write_page_checksum=True)
+
+    def save(self, step: int, state: PyTree, tables: Tables, config: dict[str, Any]) -> None:
+        """Writes the tables since the last save, then the state; then drops older states."""
+        self.write_tables(step, tables)
+        checkpoint.save(self.checkpoint_at(step), state, {"step": step, "config": config})
         for old in self.checkpoints()[:-KEPT]:
             old.unlink()
 
     def restore(self, like: PyTree) -> tuple[int, PyTree]:
         """Step and state of the newest checkpoint that is sound; with none, step 0 and `like`.
 
-        A damaged one is put aside, with a warning, and the one before it is taken. Metrics from
-        after the step are removed: they are about to be written again.
+        A damaged one is put aside, with a warning, and the one before it is taken; so is one that
+        has damaged metrics before it. Metrics from after the step are removed: they are about to be
+        written again.
         """
         step, state = 0, like
         *earlier, newest = self.checkpoints() or [None]
         if newest is not None:
             try:
                 state, header = checkpoint.load(newest, like)
+                step = header["step"]
+                self._check_parts(step)
             except DamagedCheckpointError as error:
                 if not earlier:
                     raise
                 newest.rename(newest.with_suffix(".damaged"))
-                warnings.warn(f"{error}; going on from {earlier[-1]}", stacklevel=2)
+                warnings.warn(
+                    f"{error}; going on from {earlier[-1]}", DamagedFileWarning, stacklevel=2
+                )
                 return self.restore(like)
-            step = header["step"]
         for name in _SCHEMAS:
             for part in self._parts(name).glob("*.parquet"):
                 if int(part.stem) > step:
@@ -118,9 +135,24 @@ class RunFolder:
         """All metrics."""
         return Tables(*(self._table(name) for name in Tables._fields))
 
+    def _check_parts(self, step: int) -> None:
+        """Refuses metrics of up to a step that are not as they were written."""
+        for name in _SCHEMAS:
+            for part in self._parts(name).glob("*.parquet"):
+                if int(part.stem) <= step:
+                    _read(part)
+
     def _table(self, name: str) -> pa.Table:
-        parts = [pq.read_table(part) for part in sorted(self._parts(name).glob("*.parquet"))]
-        return pa.concat_tables([_SCHEMAS[name].empty_table(), *parts])
+        parts = [_read(part) for part in sorted(self._parts(name).glob("*.parquet"))]
+        return concatenate([_SCHEMAS[name].empty_table(), *parts])
 
     def _parts(self, name: str) -> Path:
         return self.path / "metrics" / name
+
+
+def _read(part: Path) -> pa.Table:
+    """A part of the metrics; refused where it is not as it was written."""
+    try:
+        return pq.read_table(part, page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        raise DamagedCheckpointError(f"{part} is damaged: {error}") from error

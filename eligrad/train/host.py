@@ -15,9 +15,10 @@ from jaxtyping import PRNGKeyArray
 
 from eligrad.agents.streaming import Experience
 from eligrad.envs.host import HostEnvironment, Workers
+from eligrad.train.metrics import Measured
 from eligrad.train.observe import Dispatch, KeyBlocks
-from eligrad.train.simulators import Simulators
-from eligrad.train.stream import StepRecord, spread
+from eligrad.train.simulators import HostEngine, Simulators
+from eligrad.train.stream import StepRecord, measure_steps, spread
 
 
 class HostState(NamedTuple):
@@ -33,12 +34,8 @@ class HostState(NamedTuple):
     """Empty if they do not tell their state."""
 
 
-class HostRuns:
-    """Many runs of one agent in copies of one environment, advanced together.
-
-    Setting `state` puts the simulators into theirs, too. If it has none of them, call `interrupt`
-    then: the runs go on in new episodes.
-    """
+class HostRuns(HostEngine):
+    """Many runs of one agent in copies of one environment, advanced together."""
 
     def __init__(
         self,
@@ -63,7 +60,7 @@ class HostRuns:
             step=np.zeros(self.count, np.int32),
             episode_return=np.zeros(self.count, np.float32),
             episode_length=np.zeros(self.count, np.int32),
-            fault_step=np.where(_finite(observation), -1, 0).astype(np.int32),
+            fault_step=np.where(all_rows_finite(observation), -1, 0).astype(np.int32),
         )
         one = jax.tree.map(lambda leaf: leaf[0], self._state.agent)
         dispatch = Dispatch(one)
@@ -71,21 +68,6 @@ class HostRuns:
         self._unpack = jax.jit(jax.vmap(dispatch.unpack))
         self._choose = jax.jit(jax.vmap(dispatch.choose), donate_argnums=1)
         self._observe = jax.jit(jax.vmap(dispatch.observe), donate_argnums=1)
-
-    @property
-    def state(self) -> HostState:
-        """All that a checkpoint must hold; the simulators are asked for theirs."""
-        return self._state._replace(simulators=self._copies.packed)
-
-    @state.setter
-    def state(self, state: HostState) -> None:
-        self._copies.restore(state.simulators)
-        self._state = state
-
-    @property
-    def obstacle(self) -> str:
-        """Why a state has no simulators, in words."""
-        return self._copies.obstacle
 
     def advance(self, steps: int) -> StepRecord:
         """Moves all runs on; returns records of shape [runs, steps]."""
@@ -121,9 +103,9 @@ class HostRuns:
             ended[:, t] = world.terminated | world.truncated
             episode_return = np.where(ended[:, t], np.float32(0), returns[:, t])
             length = np.where(ended[:, t], np.int32(0), lengths[:, t])
-            sound = np.isfinite(reward) & _finite(world.next_observation)
+            sound = np.isfinite(reward) & all_rows_finite(world.next_observation)
             if world.observation is not world.next_observation:
-                sound &= _finite(world.observation)
+                sound &= all_rows_finite(world.observation)
             faulty = ~sound
             if faulty.any():
                 fault = np.where(faulty & (fault < 0), np.int32(first + t), fault)
@@ -131,6 +113,10 @@ class HostRuns:
             self._unpack(packed), keys, number + np.int32(steps), episode_return, length, fault
         )
         return StepRecord(ended, returns, lengths, np.stack([np.asarray(e) for e in errors], 1))
+
+    def measure(self, record: StepRecord) -> Measured:
+        """What a chunk's record says beside its episodes."""
+        return measure_steps(self.agents, jnp.asarray(self._state.step), record)
 
     def interrupt(self, env_seeds: np.ndarray) -> None:
         """Begins new episodes in new simulators; what was under way counts as truncated."""
@@ -144,12 +130,9 @@ class HostRuns:
             episode_length=np.zeros_like(self._state.episode_length),
         )
 
-    def close(self) -> None:
-        """Closes the simulators; `state` has them only if it was read before."""
-        self._copies.close()
 
-
-def _finite(observations: np.ndarray) -> np.ndarray:
+def all_rows_finite(observations: np.ndarray) -> np.ndarray:
+    """Whether every number of a row is one, for each row; integers are."""
     if not np.issubdtype(observations.dtype, np.floating):
         return np.ones(len(observations), bool)
     return np.all(np.isfinite(observations.reshape(len(observations), -1)), axis=1)

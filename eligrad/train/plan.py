@@ -10,7 +10,21 @@ from typing import Any
 import jax
 import numpy as np
 
-from eligrad.agents import PRESETS, TITLES, QLambda, QLambdaConfig, default_network
+from eligrad.agents import (
+    PPO,
+    PRESETS,
+    TITLES,
+    ActorCritic,
+    ActorCriticConfig,
+    DiscretePolicy,
+    GaussianPolicy,
+    GradientPPO,
+    GradientPPOConfig,
+    QLambda,
+    QLambdaConfig,
+    default_network,
+    ppo_network,
+)
 from eligrad.envs import Discrete, Environment, HostEnvironment, make
 from eligrad.envs.names import UnknownName
 
@@ -21,6 +35,8 @@ CHECKPOINTS = 20
 MOST_STEPS = 2**31 - 1
 
 World = Environment | HostEnvironment
+Agent = QLambda | ActorCritic
+Config = QLambdaConfig | ActorCriticConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,13 +46,14 @@ class Plan:
     agent: str | None
     """A name of `PRESETS`; None for an agent that was made by hand."""
     settings: dict[str, Any]
-    """All fields of `QLambdaConfig`; a list where an agent made by hand has one for each seed."""
+    """All fields of the agent's config; a list where there is a value for each entry of `seeds`."""
     env: str | None
     """A name for `eligrad.envs.make`; None for an environment that was made by hand."""
     max_episode_steps: int | None
     env_params: dict[str, Any]
     """Where the numbers of a JAX environment differ from its own."""
     seeds: list[int]
+    """One for each run."""
     steps: int
     """Environment steps of each seed."""
     chunk: int
@@ -46,15 +63,31 @@ class Plan:
     def __post_init__(self) -> None:
         for name in ("steps", "chunk", "checkpoint_every"):
             whole_number(name, getattr(self, name))
+        for name in ("steps", "chunk"):
+            if getattr(self, name) % self.rollout:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}; a multiple of rollout, which is "
+                    f"{self.rollout}, is accepted"
+                )
         if self.checkpoint_every % self.chunk:
             raise ValueError(
                 f"checkpoint_every is {self.checkpoint_every}; a multiple of chunk, which is "
                 f"{self.chunk}, is accepted"
             )
-        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+        if not self.seeds or len(set(self._runs())) < len(self.seeds):
             raise ValueError(f"seeds are {self.seeds}; different ones, at least 1, are accepted")
         if not all(0 <= seed <= MOST_STEPS for seed in self.seeds):
             raise ValueError(f"seeds are {self.seeds}; numbers from 0 to 2³¹ - 1 are accepted")
+
+    @property
+    def rollout(self) -> int:
+        """Steps that an agent learns from at once."""
+        return self.settings.get("rollout", 1)
+
+    def _runs(self) -> list[tuple[Any, ...]]:
+        """What makes each run: its seed, and those settings of which each has its own."""
+        each = [value for value in self.settings.values() if isinstance(value, list)]
+        return list(zip(self.seeds, *each, strict=True))
 
 
 def whole_number(name: str, value: Any) -> int:
@@ -68,10 +101,20 @@ def whole_number(name: str, value: Any) -> int:
     return int(number)
 
 
-def chunk_for(steps: int) -> int:
-    """About `CHUNK` steps, so that chunks fill the total: another size is compiled once more."""
+def chunk_for(steps: int, rollout: int) -> int:
+    """A rollout, for an agent that learns from those.
+
+    Else about `CHUNK` steps, so that chunks fill the total: another size is compiled once more.
+    """
+    if rollout > 1:
+        return rollout
     fitting = (n for n in range(CHUNK // 2, CHUNK + 1) if steps % n == 0)
     return max(fitting, default=min(steps, CHUNK))
+
+
+def whole_rollouts(steps: int, rollout: int) -> int:
+    """The steps with the last rollout complete."""
+    return rollout * math.ceil(steps / rollout)
 
 
 def checkpoint_every_for(steps: int, chunk: int) -> int:
@@ -85,28 +128,34 @@ def env_seeds(seeds: Sequence[int], begun_at: int = 0) -> np.ndarray:
     return np.array([sequence.generate_state(1)[0] >> 1 for sequence in sequences], np.int64)
 
 
-def make_settings(preset: str, changes: dict[str, Any]) -> dict[str, Any]:
+def make_settings(preset: str, changes: dict[str, Any], runs: int) -> dict[str, Any]:
     """The settings of a named agent with some of them changed, checked by name and value."""
     if preset not in PRESETS:
         raise UnknownName("agent", preset, PRESETS)
-    settings = dataclasses.asdict(PRESETS[preset])
+    settings = dict(vars(PRESETS[preset]))
     for name, value in changes.items():
         if name not in settings:
             raise UnknownName(f"setting of {preset}", name, settings)
-        if np.ndim(value):
+        if np.ndim(value) and (name in static_settings(PRESETS[preset]) or len(value) != runs):
             raise ValueError(
-                f"{name} is {value}; one value is accepted (several settings at once: "
-                "eligrad.train.Runs)"
+                f"{name} is {value}; one value is accepted, or for a number a list with one for "
+                f"each of the {runs} runs"
             )
-        settings[name] = value
-    return settings_of(QLambdaConfig(**settings))
+        settings[name] = np.asarray(value) if np.ndim(value) else value
+    return settings_of(type(PRESETS[preset])(**settings))
 
 
-def settings_of(config: QLambdaConfig) -> dict[str, Any]:
+def static_settings(config: Config) -> set[str]:
+    """Names of the settings that shape the program, of which all runs have the same."""
+    return {f.name for f in dataclasses.fields(config) if f.metadata.get("static")}
+
+
+def settings_of(config: Config) -> dict[str, Any]:
     """A config as JSON values, once it is found to make sense."""
     config.check()
+    static = static_settings(config)
     return {
-        name: value if isinstance(value, str) else np.asarray(value, np.float64).tolist()
+        name: value if name in static else np.asarray(value, np.float64).tolist()
         for name, value in vars(config).items()
     }
 
@@ -123,10 +172,26 @@ def make_world(env: str | World, max_episode_steps: int | None) -> World:
     return env
 
 
-def make_agent(settings: dict[str, Any], env: World) -> QLambda:
-    """The agent of these settings, with the default network for this environment."""
-    network = default_network(env.observation_space.shape, number_of_actions(env))
-    return QLambda(QLambdaConfig(**settings), network)
+def make_agent(preset: str, settings: dict[str, Any], env: World) -> Agent:
+    """The agent of this name and settings, with the default networks for this environment."""
+    settings = {k: np.asarray(v) if isinstance(v, list) else v for k, v in settings.items()}
+    config: Any = type(PRESETS[preset])(**settings)
+    shape = tuple(env.observation_space.shape)
+    if isinstance(config, QLambdaConfig):
+        return QLambda(config, default_network(shape, number_of_actions(env)))
+    agent: Any = GradientPPO if isinstance(config, GradientPPOConfig) else PPO
+    return agent(config, _make_policy(env), ppo_network(shape, 1, output_gain=1.0))
+
+
+def _make_policy(env: World) -> DiscretePolicy | GaussianPolicy:
+    space, shape = env.action_space, tuple(env.observation_space.shape)
+    if isinstance(space, Discrete):
+        return DiscretePolicy(ppo_network(shape, space.n, output_gain=0.01), space.n)
+    low, high = (
+        tuple(np.broadcast_to(bound, space.shape).astype(float).ravel().tolist())
+        for bound in (space.low, space.high)
+    )
+    return GaussianPolicy(ppo_network(shape, len(low), output_gain=0.01), low, high, space.shape)
 
 
 def number_of_actions(env: World) -> int:

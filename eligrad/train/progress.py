@@ -1,4 +1,4 @@
-"""The progress bar: steps, steps per second, time left, mean return and ε."""
+"""The progress bar: steps, steps per second, time left, mean return, and a word of the engine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Progress:
         )
         self._compiled = False
 
-    def advance(self, steps: int, tables: Tables, epsilon: float) -> None:
+    def advance(self, steps: int, tables: Tables, headline: str) -> None:
         """Shows that a chunk of so many steps is done."""
         if not self._compiled:
             self._compiled = True
@@ -42,7 +42,7 @@ class Progress:
             self._bar.set_description(self._title, refresh=False)
         self._returns.extend(tables.episodes["return"].to_numpy())
         mean = f"{np.mean(self._returns):.4g}" if self._returns else "–"
-        self._bar.set_postfix_str(f"return {mean}, ε {epsilon:.2f}", refresh=False)
+        self._bar.set_postfix_str(f"return {mean}, {headline}", refresh=False)
         self._bar.update(steps)
 
     def __enter__(self) -> Progress:

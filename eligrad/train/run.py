@@ -13,43 +13,54 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 
-from eligrad.agents import QLambda
+from eligrad.agents import PRESETS, ActorCritic, QLambda, QLambdaConfig
 from eligrad.envs import HostEnvironment
 from eligrad.rules import _checks as check
 from eligrad.train import figure
 from eligrad.train import plan as planning
+from eligrad.train.faults import EnvironmentFault
 from eligrad.train.folder import RunFolder
 from eligrad.train.host import HostRuns
+from eligrad.train.host_rollout import HostRollouts
 from eligrad.train.interruption import Interrupted, Interruption, wait
-from eligrad.train.metrics import Tables, tables_of_chunk
-from eligrad.train.plan import Plan, World
+from eligrad.train.metrics import EpisodeRecord, Measured, Tables, tables_of_chunk
+from eligrad.train.plan import Agent, Plan, World
 from eligrad.train.progress import Progress
 from eligrad.train.provenance import provenance
-from eligrad.train.stream import Runs, StepRecord
+from eligrad.train.rollout import Rollouts
+from eligrad.train.simulators import HostEngine
+from eligrad.train.stream import Runs
 from eligrad.train.summary import summarise
-
-
-class EnvironmentFault(RuntimeError):
-    """An environment gave a reward or an observation that is not finite."""
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """What training needs of an engine: `stream.Runs` and `host.HostRuns` are two."""
+    """What training needs of an engine.
+
+    `stream.Runs` and `host.HostRuns` learn from each step, `rollout.Rollouts` and
+    `host_rollout.HostRollouts` from rollouts.
+    """
 
     count: int
     agents: Any
     """The agents, with a leading axis of that length on every number."""
     state: Any
-    """A pytree, and all that a checkpoint holds; its `fault_step` has one entry for each run."""
+    """A pytree, and all that a checkpoint holds."""
 
-    def advance(self, steps: int) -> StepRecord:
-        """Moves all runs on; returns records of shape [runs, steps]."""
+    @property
+    def fault_step(self) -> Any:
+        """First step of each run with a number that is not finite, or -1."""
+        ...
+
+    def advance(self, steps: int) -> Any:
+        """Moves all runs on; returns an `EpisodeRecord` whose fields have shape [runs, steps]."""
+        ...
+
+    def measure(self, record: Any) -> Measured:
+        """What such a record says beside its episodes."""
         ...
 
     def close(self) -> None:
@@ -61,18 +72,18 @@ class Engine(Protocol):
 class Result:
     """What training leaves behind."""
 
-    agent: QLambda
+    agent: Agent
     state: Any
     """The last state of all runs; `state.agent` is that of the agents."""
     episodes: pa.Table
-    """Columns seed, step, return, length; `.to_pandas()` makes a data frame of it."""
+    """Columns run, seed, step, return, length; `.to_pandas()` makes a data frame of it."""
     chunks: pa.Table
     summary: dict[str, Any]
     folder: Path | None
 
 
 def train(
-    agent: str | QLambda,
+    agent: str | Agent,
     env: str | World,
     *,
     steps: int | float,
@@ -88,47 +99,55 @@ def train(
 ) -> Result:
     """Trains `seeds` copies of an agent for `steps` environment steps each.
 
-    `agent` is a name of `eligrad.agents.PRESETS`, with any field of `QLambdaConfig` to be changed
-    given by keyword (`lam=0.9`), or a `QLambda` of your own. ε falls over `exploration_fraction` of
-    the steps, unless `exploration_steps` is given. `seeds` is their number or a list of them.
+    `agent` is a name of `eligrad.agents.PRESETS`, with any field of its config to be changed given
+    by keyword (`lam=0.9`), or an agent of your own. `seeds` is their number or a list of them. A
+    setting that is a number may be a list with a value for each of these: all runs are one program,
+    whatever their settings. ε falls over `exploration_fraction` of the steps, unless
+    `exploration_steps` is given. Agents that learn from rollouts end with a whole one.
     With `out` the run is written to that new folder; an interrupted one goes on with `resume`.
 
     The first Ctrl-C or SIGTERM ends training after the present chunk, saves, and raises
     `Interrupted`, which is a KeyboardInterrupt.
     """
-    if not isinstance(agent, (str, QLambda)):
-        raise TypeError(f"agent is a {type(agent).__name__}; a name or a QLambda is accepted")
+    if not isinstance(agent, (str, QLambda, ActorCritic)):
+        raise TypeError(f"agent is a {type(agent).__name__}; a name or an agent is accepted")
     check.within("exploration_fraction", exploration_fraction, 0.0, 1.0)
     steps = planning.whole_number("steps", steps)
+    if isinstance(seeds, Sequence | np.ndarray):
+        each = [operator.index(seed) for seed in seeds]
+    else:
+        each = list(range(operator.index(seeds)))
+    world = planning.make_world(env, max_episode_steps)
+    if isinstance(agent, str):
+        if isinstance(PRESETS.get(agent), QLambdaConfig):
+            settings = {"exploration_steps": exploration_fraction * steps} | settings
+        settings = planning.make_settings(agent, settings, len(each))
+        made = planning.make_agent(agent, settings, world)
+    elif settings:
+        raise ValueError(f"{sorted(settings)} go with an agent's name; set them in its config")
+    else:
+        made, settings = agent, planning.settings_of(agent.config)
+        if isinstance(made, QLambda):
+            planning.number_of_actions(world)
+    rollout = settings.get("rollout", 1)
+    steps = planning.whole_rollouts(steps, rollout)
     if chunk is not None:
         chunk = min(planning.whole_number("chunk", chunk), steps)
     else:
-        chunk = planning.chunk_for(steps)
+        chunk = planning.chunk_for(steps, rollout)
     if checkpoint_every is not None:
         checkpoint_every = planning.whole_number("checkpoint_every", checkpoint_every)
-    if np.ndim(seeds) == 0:
-        seeds = range(operator.index(seeds))  # pyright: ignore[reportArgumentType]
-    world = planning.make_world(env, max_episode_steps)
-    if isinstance(agent, QLambda):
-        planning.number_of_actions(world)
-        if settings:
-            raise ValueError(f"{sorted(settings)} go with an agent's name; set them in its config")
-        settings = planning.settings_of(agent.config)
-    else:
-        settings = {"exploration_steps": exploration_fraction * steps} | settings
-        settings = planning.make_settings(agent, settings)
     plan = Plan(
         agent=agent if isinstance(agent, str) else None,
         settings=settings,
         env=env if isinstance(env, str) else None,
         max_episode_steps=max_episode_steps,
         env_params=env_params or {},
-        seeds=[int(seed) for seed in np.asarray(seeds)],
+        seeds=each,
         steps=steps,
         chunk=chunk,
         checkpoint_every=checkpoint_every or planning.checkpoint_every_for(steps, chunk),
     )
-    made = agent if isinstance(agent, QLambda) else planning.make_agent(settings, world)
     params = planning.make_params(world, plan.env_params)
     folder = None if out is None else RunFolder.create(Path(out))
     return _Training(plan, made, world, params, folder, progress).run()
@@ -138,7 +157,7 @@ def resume(
     run: str | Path,
     *,
     steps: int | float | None = None,
-    agent: QLambda | None = None,
+    agent: Agent | None = None,
     env: World | None = None,
     progress: bool = False,
 ) -> Result:
@@ -151,7 +170,7 @@ def resume(
     folder = RunFolder.open(Path(run))
     plan = Plan(**folder.config["plan"])
     if steps is not None:
-        steps = planning.whole_number("steps", steps)
+        steps = planning.whole_rollouts(planning.whole_number("steps", steps), plan.rollout)
         # A run that grows is saved more seldom, not more often.
         every = max(plan.checkpoint_every, planning.checkpoint_every_for(steps, plan.chunk))
         plan = dataclasses.replace(plan, steps=steps, checkpoint_every=every)
@@ -160,7 +179,9 @@ def resume(
             how = "made by hand: pass it again" if name is None else f"{name!r}: pass no other"
             raise ValueError(f"the {what} of {folder.path} was {how}")
     world = env if env is not None else planning.make_world(str(plan.env), plan.max_episode_steps)
-    made = agent if agent is not None else planning.make_agent(plan.settings, world)
+    made = agent
+    if made is None:
+        made = planning.make_agent(str(plan.agent), plan.settings, world)
     params = planning.make_params(world, plan.env_params)
     return _Training(plan, made, world, params, folder, progress).run()
 
@@ -171,7 +192,7 @@ class _Training:
     def __init__(
         self,
         plan: Plan,
-        agent: QLambda,
+        agent: Agent,
         env: World,
         params: Any,
         folder: RunFolder | None,
@@ -217,7 +238,7 @@ class _Training:
             raise ValueError(
                 f"steps is {self.plan.steps}, but {folder.path} is at step {self.step} already"
             )
-        if self.step and isinstance(self.engine, HostRuns) and not self.engine.state.simulators:
+        if self.step and isinstance(self.engine, HostEngine) and not self.engine.state.simulators:
             warnings.warn(
                 f"the state of {self.env.name!r} cannot be restored ({self.engine.obstacle}); "
                 "all runs go on in new episodes",
@@ -234,27 +255,25 @@ class _Training:
         steps = min(self.plan.chunk - begun_at % self.plan.chunk, self.plan.steps - begun_at)
         record = self.engine.advance(steps)
         wait(record)
-        record = StepRecord(*(np.asarray(field) for field in record))
         self._check_faults(record)
         self.step += steps
         # All time is some chunk's: that of making the engine, too, and of writing files.
         self.clock, before = time.perf_counter(), self.clock
         self.seconds.append(seconds := self.clock - before)
-        step = jnp.int32(self.step)
-        epsilon = float(jnp.mean(jax.vmap(lambda agent: agent.epsilon(step))(self.engine.agents)))
-        tables = tables_of_chunk(record, self.plan.seeds, begun_at, epsilon, seconds)
+        measured = self.engine.measure(record)
+        tables = tables_of_chunk(record, measured, self.plan.seeds, begun_at, seconds)
         self.unsaved.append(tables)
-        bar.advance(steps, tables, epsilon)
+        bar.advance(steps, tables, measured.headline)
 
-    def _check_faults(self, record: StepRecord) -> None:
-        steps = np.asarray(self.engine.state.fault_step)
+    def _check_faults(self, record: EpisodeRecord) -> None:
+        steps = np.asarray(self.engine.fault_step)
         faulty = np.flatnonzero(steps >= 0)
         if not faulty.size:
             return
         run = faulty[np.argmin(steps[faulty])]
-        place = steps[run] - self.step - 1
-        total = float(record.episode_return[run, place]) if place >= 0 else 0.0
-        culprit = "an observation" if np.isfinite(total) else f"a reward ({total})"
+        returns = np.asarray(record.episode_return)[run, : max(0, steps[run] - self.step)]
+        wrong = returns[~np.isfinite(returns)]
+        culprit = f"a reward ({wrong[0]})" if wrong.size else "an observation"
         kept = ""
         if self.folder is not None and self.saved_step:
             kept = f"; the checkpoint of step {self.saved_step:,} is kept in {self.folder.path}"
@@ -297,8 +316,12 @@ class _Training:
         return max(0.0, first - float(np.median(others or [0.0])))
 
 
-def _make_engine(agent: QLambda, env: World, params: Any, seeds: list[int]) -> Engine:
+def _make_engine(agent: Agent, env: World, params: Any, seeds: list[int]) -> Engine:
     of_agents, of_envs = np.asarray(seeds, np.int64), planning.env_seeds(seeds)
+    if isinstance(agent, ActorCritic):
+        if isinstance(env, HostEnvironment):
+            return HostRollouts(agent, env, of_agents, of_envs)
+        return Rollouts(agent, env, params, of_agents, of_envs)
     if isinstance(env, HostEnvironment):
         return HostRuns(agent, env, of_agents, of_envs)
     return Runs(agent, env, params, of_agents, of_envs)

@@ -7,6 +7,7 @@ does not tell its state; a restored run then goes on in a new episode.
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
@@ -57,6 +58,53 @@ class Simulators:
         """Frees the copies; a state that was not asked for before is lost."""
         if self._packed is None:
             self._packed = b""
+        self._copies.close()
+
+
+def share(packed: bytes, index: int, count: int) -> bytes:
+    """The simulators of one run out of `count`, packed; each run has as many."""
+    snapshots = _unpack(packed) if packed else []
+    each = len(snapshots) // count
+    return _pack(snapshots[index * each : (index + 1) * each])
+
+
+class HostEngine(ABC):
+    """What the engines have in common whose environments are outside JAX.
+
+    Setting `state` puts the simulators into theirs, too. If it has none of them, call `interrupt`
+    then: the runs go on in new episodes.
+    """
+
+    _copies: Simulators
+    _state: Any
+    """A NamedTuple with `fault_step` and `simulators`; the latter is empty here."""
+
+    @property
+    def state(self) -> Any:
+        """All that a checkpoint must hold; the simulators are asked for theirs."""
+        return self._state._replace(simulators=self._copies.packed)
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self._copies.restore(state.simulators)
+        self._state = state._replace(simulators=b"")
+
+    @property
+    def fault_step(self) -> np.ndarray:
+        """First step of each run with a number that is not finite, or -1."""
+        return self._state.fault_step
+
+    @abstractmethod
+    def interrupt(self, env_seeds: np.ndarray) -> None:
+        """Begins new episodes in new simulators; what was under way counts as truncated."""
+
+    @property
+    def obstacle(self) -> str:
+        """Why a state has no simulators, in words."""
+        return self._copies.obstacle
+
+    def close(self) -> None:
+        """Closes the simulators."""
         self._copies.close()
 
 

@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from eligrad.agents.streaming import Experience, StreamingAgent
 from eligrad.envs.core import Environment, step_autoreset
+from eligrad.train.metrics import DIVERGED, Measured
 from eligrad.train.observe import split_step_key
 
 
@@ -63,7 +64,7 @@ def begin(
         step=jnp.zeros((), jnp.int32),
         episode_return=jnp.zeros((), jnp.float32),
         episode_length=jnp.zeros((), jnp.int32),
-        fault_step=jnp.where(_all_finite(observation), jnp.int32(-1), jnp.int32(0)),
+        fault_step=jnp.where(all_finite(observation), jnp.int32(-1), jnp.int32(0)),
     )
 
 
@@ -130,8 +131,8 @@ def _step(
         td_error=signals.td_error,
     )
     step = state.step + 1
-    sound = jnp.isfinite(world.reward) & _all_finite(world.next_observation)
-    sound &= _all_finite(world.observation)
+    sound = jnp.isfinite(world.reward) & all_finite(world.next_observation)
+    sound &= all_finite(world.observation)
     state = state._replace(
         agent=learned,
         env=world.state,
@@ -143,7 +144,8 @@ def _step(
     return state, record
 
 
-def _all_finite(observation: Array) -> Bool[Array, ""]:
+def all_finite(observation: Array) -> Bool[Array, ""]:
+    """Whether every number is one; integers are."""
     if not jnp.issubdtype(observation.dtype, jnp.floating):
         return jnp.ones((), bool)
     return jnp.all(jnp.isfinite(observation))
@@ -187,8 +189,30 @@ class Runs:
         self.state, records = self._advance(self.agents, self.params, self.state, steps)
         return records
 
+    @property
+    def fault_step(self) -> Int[Array, " runs"]:
+        """First step of each run with a number that is not finite, or -1."""
+        return self.state.fault_step
+
+    def measure(self, record: StepRecord) -> Measured:
+        """What a chunk's record says beside its episodes."""
+        return measure_steps(self.agents, self.state.step, record)
+
     def close(self) -> None:
         """Nothing to free here; there for engines that have."""
+
+
+def measure_steps(agents: Any, step: Any, record: StepRecord) -> Measured:
+    """TD errors and exploration of a chunk that ended at `step`."""
+    size = np.abs(np.asarray(record.td_error).astype(np.float64))
+    epsilon = np.asarray(jax.vmap(lambda agent, step: agent.epsilon(step))(agents, step))
+    with np.errstate(over="ignore"):
+        told = {
+            "mean_abs_td_error": size.mean(axis=1).astype(np.float32),
+            "max_abs_td_error": size.max(axis=1).astype(np.float32),
+            "epsilon": epsilon,
+        }
+    return Measured(told, ~(size <= DIVERGED), f"ε {epsilon.mean():.2f}")
 
 
 def for_each_run(function: Callable[..., Any], sharding: NamedSharding) -> Callable[..., Any]:
@@ -238,6 +262,11 @@ def spread(tree: PyTree, count: int, like: PyTree = None) -> PyTree:
     if given != wanted:
         raise ValueError(f"params have structure {given}; that of default_params() is {wanted}")
     return jax.tree.map(lambda value, one: leaf(value, jnp.ndim(one)), tree, like)
+
+
+def here() -> NamedSharding:
+    """All runs on one device."""
+    return NamedSharding(Mesh(np.array(jax.local_devices()[:1]), ("runs",)), PartitionSpec("runs"))
 
 
 def shard_over_devices(count: int) -> NamedSharding:

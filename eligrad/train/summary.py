@@ -12,7 +12,7 @@ from eligrad.train.metrics import Tables
 
 
 def summarise(tables: Tables, seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Per seed and over the seeds; JSON values, None where there is nothing to average.
+    """Per run, each known by its seed, and over all; JSON values, None where there is none.
 
     - `return_last`: mean return of the episodes that ended in the last tenth of the steps;
     - `return_all`: mean return of all episodes;
@@ -20,9 +20,9 @@ def summarise(tables: Tables, seeds: Sequence[int], steps: int) -> dict[str, Any
     - `seconds`: the chunks' wall-clock time; `steps_per_second`: their median, all runs together.
     """
     episodes = {name: column.to_numpy() for name, column in _columns(tables.episodes)}
-    per_seed = [_one_seed(episodes, tables, seed, steps) for seed in seeds]
-    # The chunks' times are those of all runs together, and so the same in every seed's rows.
-    chunks = tables.chunks.filter(np.asarray(tables.chunks["seed"]) == seeds[0])
+    per_seed = [_one_run(episodes, tables, run, seed, steps) for run, seed in enumerate(seeds)]
+    # The chunks' times are those of all runs together, and so the same in every run's rows.
+    chunks = tables.chunks.filter(np.asarray(tables.chunks["run"]) == 0)
     rates = chunks["steps_per_second"].to_numpy()
     return {
         "steps": steps,
@@ -41,12 +41,12 @@ def _columns(table: Any) -> list[tuple[str, Any]]:
     return list(zip(table.column_names, table.columns, strict=True))
 
 
-def _one_seed(
-    episodes: dict[str, np.ndarray], tables: Tables, seed: int, steps: int
+def _one_run(
+    episodes: dict[str, np.ndarray], tables: Tables, run: int, seed: int, steps: int
 ) -> dict[str, Any]:
-    mine = episodes["seed"] == seed
+    mine = episodes["run"] == run
     at, returns, lengths = (episodes[name][mine] for name in ("step", "return", "length"))
-    chunks = tables.chunks.filter(np.asarray(tables.chunks["seed"]) == seed)
+    chunks = tables.chunks.filter(np.asarray(tables.chunks["run"]) == run)
     diverged = chunks["diverged_step"].drop_null()
     return {
         "seed": seed,

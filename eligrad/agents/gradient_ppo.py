@@ -1,0 +1,156 @@
+"""Gradient PPO (Elelimy et al., 2025): PPO whose critic follows a gradient TD(λ) rule.
+
+What differs from `ppo.py` is all here. Minibatches hold whole sequences; along each, the TD(λ)
+error and its gradient are computed anew with the present critic; a third network learns h, the
+expected TD(λ) error, which makes the critic's update a true gradient.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
+
+from eligrad import rules
+from eligrad._number import Leaf
+from eligrad.agents.ppo import (
+    STATIC,
+    ActorCritic,
+    ActorCriticConfig,
+    Batch,
+    Diagnostics,
+    Networks,
+    Rollout,
+    check_count,
+    check_divides,
+)
+from eligrad.rules import _checks as check
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class GradientPPOConfig(ActorCriticConfig):
+    """The settings of Gradient PPO."""
+
+    critic_step_size: Leaf = 3e-3
+    """Adam's step size for the value function."""
+    h_step_size: Leaf = 3e-3
+    """Adam's step size for h."""
+    beta: Leaf = 1.0
+    """Regularisation of h; only a rule that has one, such as tdrc, uses it."""
+    minibatch_size: int = dataclasses.field(default=256, metadata=STATIC)
+    """Transitions in a minibatch, a multiple of `sequence`."""
+    sequence: int = dataclasses.field(default=32, metadata=STATIC)
+    """Transitions along which a TD(λ) error looks ahead."""
+    rule: str = dataclasses.field(default="tdrc", metadata=STATIC)
+    """How the critic moves: td, gtd2, tdc or tdrc."""
+    advantage: Literal["fresh", "stale"] = dataclasses.field(default="fresh", metadata=STATIC)
+    """The policy's advantage: the minibatch's TD(λ) errors, or the whole rollout's before it."""
+    importance_sampling: bool = dataclasses.field(default=False, metadata=STATIC)
+    """Whether TD(λ) errors weigh actions by how likely the present policy is to take them."""
+
+    @property
+    def unit(self) -> int:
+        """Transitions that stay together in a minibatch."""
+        return self.sequence
+
+    def check(self) -> None:
+        """Refuses settings that make no sense, by name. Traced numbers pass unseen."""
+        super().check()
+        for name in ("h_step_size", "beta"):
+            check.within(name, getattr(self, name), 0.0, math.inf)
+        check.one_of("rule", self.rule, rules.names())
+        check.one_of("advantage", self.advantage, ("fresh", "stale"))
+        check_count("sequence", self.sequence)
+        check_divides(
+            "sequence", self.sequence, "rollout / num_envs", self.rollout // self.num_envs
+        )
+        check_divides("sequence", self.sequence, "minibatch_size", self.minibatch_size)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class GradientPPO(ActorCritic):
+    """The critic and h follow a gradient rule along the sequences of each minibatch."""
+
+    config: GradientPPOConfig
+
+    @property
+    def _rule(self) -> rules.Rule:
+        return rules.get(self.config.rule)
+
+    def _init_networks(self, key: PRNGKeyArray) -> Networks:
+        networks = super()._init_networks(key)
+        if not self._rule.has_auxiliary:
+            return networks
+        *_, auxiliary_key = jax.random.split(key, 3)
+        return networks._replace(auxiliary=self.critic.init(auxiliary_key, 0.0))
+
+    def _step_sizes(self) -> Networks:
+        return super()._step_sizes()._replace(auxiliary=self.config.h_step_size)
+
+    def _cut(self, array: Shaped[Array, "time envs ..."]) -> Shaped[Array, "units ..."]:
+        """Cuts an array of the rollout into the sequences that minibatches are drawn from."""
+        by_env = jnp.moveaxis(array, 1, 0)
+        return by_env.reshape(-1, self.config.sequence, *array.shape[2:])
+
+    def _criticise(
+        self, networks: Networks, batch: Batch, ratio: Float[Array, "units time"]
+    ) -> tuple[Float[Array, ""], Float[Array, "units time"], Diagnostics]:
+        """The critic's loss and h's, the advantages for the policy, and what there is to tell."""
+        c, rule, seen = self.config, self._rule, batch.rollout
+        value, following = self._values_along(networks.critic, seen)
+        rho = jax.lax.stop_gradient(ratio) if c.importance_sampling else None
+        h: Any = None
+        options: dict[str, Any] = {}
+        if rule.has_auxiliary:
+            h = self._values(networks.auxiliary, seen.observation, axes=2)
+            options = {"theta": networks.auxiliary, "beta": c.beta if rule.default_beta else 0.0}
+
+        def loss_along(value: Array, following: Array, h: Any, rho: Any, seen: Rollout) -> Array:
+            return rule.loss(
+                value,
+                seen.reward,
+                self._discount(seen),
+                following,
+                h,
+                lam=c.lam,
+                truncated_t=seen.truncated,
+                rho_tm1=rho,
+                **options,
+            )
+
+        loss = jnp.mean(jax.vmap(loss_along)(value, following, h, rho, seen))
+        error = rules.td_error(value, seen.reward, self._discount(seen), following)
+        error = jax.lax.stop_gradient(jax.vmap(self._lambda_errors)(error, seen, rho))
+        told = {"lambda_error": jnp.sqrt(jnp.mean(jnp.square(error)))}
+        if rule.has_auxiliary:
+            told["abs_h"] = jnp.mean(jnp.abs(h))
+            # The projected Bellman error is the maximum of this over all h.
+            told["pbe"] = jnp.mean(2.0 * error * h - jnp.square(h))
+        return loss, error if c.advantage == "fresh" else batch.advantage, told
+
+    def _values_along(self, critic: PyTree, seen: Rollout) -> tuple[Array, Array]:
+        """Values of both ends of every transition.
+
+        One pass over time + 1 states, unless an episode was cut off within a sequence: what is
+        then bootstrapped from is not the state that follows.
+        """
+
+        def once(critic: PyTree) -> tuple[Array, Array]:
+            last = seen.next_observation[:, -1:]
+            states = jnp.concatenate([seen.observation, last], axis=1)
+            values = self._values(critic, states, axes=2)
+            return values[:, :-1], values[:, 1:]
+
+        def twice(critic: PyTree) -> tuple[Array, Array]:
+            return (
+                self._values(critic, seen.observation, axes=2),
+                self._values(critic, seen.next_observation, axes=2),
+            )
+
+        return jax.lax.cond(jnp.any(seen.truncated[:, :-1]), twice, once, critic)

@@ -1,0 +1,373 @@
+"""Proximal policy optimisation (Schulman et al., 2017), as the field runs it.
+
+An actor and a critic of their own networks learn from rollouts: `act` chooses, `perceive` takes in
+what the world answers, and `learn` improves both over several epochs of minibatches. All are pure
+functions of one pytree of a state. `gradient_ppo.py` is this agent with another critic.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
+
+from eligrad import normalize, rules
+from eligrad._number import Leaf
+from eligrad.agents.network import Network
+from eligrad.agents.policies import Policy, over_batch
+from eligrad.agents.streaming import Experience, Perception, Seen
+from eligrad.rules import _checks as check
+
+STATIC = {"static": True}
+OBSERVATION_CLIP = 10.0
+REWARD_CLIP = 10.0
+ADAM_EPSILON = 1e-5
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ActorCriticConfig:
+    """Settings; the numbers are pytree leaves, so that runs may differ in them."""
+
+    gamma: Leaf = 0.99
+    """Discount."""
+    lam: Leaf = 0.95
+    """λ of the advantage estimates."""
+    actor_step_size: Leaf = 3e-4
+    """Adam's step size for the policy."""
+    critic_step_size: Leaf = 3e-4
+    """Adam's step size for the value function."""
+    clip: Leaf = 0.2
+    """How far the ratio of new to old action probabilities may pay off beyond 1."""
+    entropy_bonus: Leaf = 0.0
+    """Weight of the policy's entropy."""
+    max_gradient_norm: Leaf = 0.5
+    """The gradient of each network is scaled down to this norm; 0: never."""
+    target_kl: Leaf = 0.0
+    """An update ends at the first minibatch whose approximate KL is beyond this; 0: never."""
+    anneal_steps: Leaf = 0.0
+    """Environment steps over which step sizes fall linearly to 0; 0: they stay."""
+    rollout: int = dataclasses.field(default=2048, metadata=STATIC)
+    """Environment steps between two updates, those of all `num_envs` together."""
+    num_envs: int = dataclasses.field(default=1, metadata=STATIC)
+    """Environments that each agent acts in at once."""
+    epochs: int = dataclasses.field(default=4, metadata=STATIC)
+    """Passes over a rollout."""
+    minibatch_size: int = dataclasses.field(default=64, metadata=STATIC)
+    """Transitions in a minibatch."""
+
+    @property
+    def unit(self) -> int:
+        """Transitions that stay together in a minibatch."""
+        return 1
+
+    def check(self) -> None:
+        """Refuses settings that make no sense, by name. Traced numbers pass unseen."""
+        for name in ("gamma", "lam"):
+            check.within(name, getattr(self, name), 0.0, 1.0)
+        for name in (
+            "actor_step_size", "critic_step_size", "clip", "entropy_bonus", "max_gradient_norm",
+            "target_kl", "anneal_steps",
+        ):  # fmt: skip
+            check.within(name, getattr(self, name), 0.0, math.inf)
+        for name in ("rollout", "num_envs", "epochs", "minibatch_size"):
+            check_count(name, getattr(self, name))
+        check_divides("num_envs", self.num_envs, "rollout", self.rollout)
+        check_divides("minibatch_size", self.minibatch_size, "rollout", self.rollout)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PPOConfig(ActorCriticConfig):
+    """The settings of PPO."""
+
+    value_clip: Leaf = 0.2
+    """How far a value may pay off beyond its old one; 0: not clipped."""
+
+    def check(self) -> None:
+        """Refuses settings that make no sense, by name. Traced numbers pass unseen."""
+        super().check()
+        check.within("value_clip", self.value_clip, 0.0, math.inf)
+
+
+class Networks(NamedTuple):
+    """One entry for each network: its parameters, its optimiser's state, its gradient's norm."""
+
+    actor: Any
+    critic: Any
+    auxiliary: Any
+    """h of a gradient rule; None without one."""
+
+
+class PPOState(NamedTuple):
+    """All that the agent is between two rollouts."""
+
+    networks: Networks
+    optimizers: Networks
+    perception: Perception
+    observation: Float[Array, "envs ..."]
+    """The present observations, normalised."""
+    step: Int[Array, ""]
+    """Environment steps learned from."""
+
+
+class Rollout(NamedTuple):
+    """What was done and seen, normalised as it was seen then: leading axes [time, envs]."""
+
+    observation: Float[Array, "time envs ..."]
+    action: Shaped[Array, "time envs ..."]
+    """As the policy sampled it."""
+    reward: Float[Array, "time envs"]
+    terminated: Bool[Array, "time envs"]
+    truncated: Bool[Array, "time envs"]
+    next_observation: Float[Array, "time envs ..."]
+    """Where the action led: bootstrapped from."""
+
+
+class Batch(NamedTuple):
+    """Units of a rollout, with what was known of them when it ended; leading axes [units, …]."""
+
+    rollout: Rollout
+    log_prob: Float[Array, "..."]
+    value: Float[Array, "..."]
+    advantage: Float[Array, "..."]
+    """The TD(λ) error along the whole rollout, also known as GAE."""
+
+
+Diagnostics = dict[str, Float[Array, ""]]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ActorCritic:
+    """All of the agent but the critic's loss: pure `init`, `act`, `perceive` and `learn`."""
+
+    config: ActorCriticConfig
+    policy: Policy = dataclasses.field(metadata=STATIC)
+    critic: Network = dataclasses.field(metadata=STATIC)
+    """State values, as a vector of one entry."""
+
+    def init(self, key: PRNGKeyArray, observation: Shaped[Array, "envs ..."]) -> PPOState:
+        """The state at the first observations, before the first action."""
+        self.config.check()
+        networks = self._init_networks(key)
+        stats = normalize.init_stats(observation.shape[1:])
+        stats = normalize.update_batch(stats, observation)
+        scale = normalize.init_reward_scale(observation.shape[:1])
+        return PPOState(
+            networks=networks,
+            optimizers=Networks(*(_optimizer.init(network) for network in networks)),
+            perception=Perception(stats, scale),
+            observation=normalize.normalize(stats, observation, clip=OBSERVATION_CLIP),
+            step=jnp.zeros((), jnp.int32),
+        )
+
+    def _init_networks(self, key: PRNGKeyArray) -> Networks:
+        actor_key, critic_key, _ = jax.random.split(key, 3)
+        return Networks(self.policy.init(actor_key), self.critic.init(critic_key, 0.0), None)
+
+    def act(
+        self, actor: PyTree, observation: Float[Array, "envs ..."], noise: Float[Array, "envs ..."]
+    ) -> tuple[Array, Array]:
+        """Actions for all environments: as the policy sampled them, and as the world takes them."""
+        action = over_batch(self.policy, 1)(actor, observation).sample(noise)
+        return action, self.policy.to_environment(action)
+
+    def greedy_action(self, state: PPOState, observation: Shaped[Array, "..."]) -> Array:
+        """The likeliest action in one raw observation, with statistics as they are."""
+        stats = state.perception.observations
+        seen = normalize.normalize(stats, observation, clip=OBSERVATION_CLIP)
+        return self.policy.to_environment(self.policy(state.networks.actor, seen).mode())
+
+    def perceive(self, perception: Perception, experience: Experience) -> tuple[Perception, Seen]:
+        """Takes in what all environments answered; what is acted on is counted once."""
+        ended = experience.terminated | experience.truncated
+        rewards = normalize.update_reward_scale(
+            perception.rewards, experience.reward, ended, self.config.gamma
+        )
+        stats = normalize.update_batch(perception.observations, experience.observation)
+        reward = normalize.scale_reward(rewards, experience.reward)
+        return Perception(stats, rewards), Seen(
+            jnp.clip(reward, -REWARD_CLIP, REWARD_CLIP),
+            normalize.normalize(stats, experience.next_observation, clip=OBSERVATION_CLIP),
+            normalize.normalize(stats, experience.observation, clip=OBSERVATION_CLIP),
+        )
+
+    def interrupt(self, state: PPOState, observation: Shaped[Array, "envs ..."]) -> PPOState:
+        """Goes on in other episodes, of which these are the first observations."""
+        stats = normalize.update_batch(state.perception.observations, observation)
+        rewards = state.perception.rewards
+        rewards = rewards._replace(trace=jnp.zeros_like(rewards.trace))
+        return state._replace(
+            perception=Perception(stats, rewards),
+            observation=normalize.normalize(stats, observation, clip=OBSERVATION_CLIP),
+        )
+
+    def learn(
+        self, state: PPOState, rollout: Rollout, key: PRNGKeyArray
+    ) -> tuple[PPOState, Diagnostics]:
+        """All epochs of one update; perception and observation are the caller's to renew."""
+        c = self.config
+        batch = jax.tree.map(self._cut, self._assess(state.networks, rollout))
+        units, together = c.rollout // c.unit, c.minibatch_size // c.unit
+        keys = jax.random.split(key, c.epochs)
+        orders = jax.vmap(lambda key: jax.random.permutation(key, units))(keys)
+
+        def descend(carry: Any, places: Int[Array, " units"]) -> tuple[Any, Diagnostics]:
+            networks, optimizers, ended = carry
+            minibatch = jax.tree.map(lambda array: array[places], batch)
+            gradient, told = jax.grad(self._loss, has_aux=True)(networks, minibatch)
+            ended |= (c.target_kl > 0) & (told["approximate_kl"] > c.target_kl)
+            moved = self._move(networks, optimizers, gradient, state.step)
+            networks, optimizers = jax.tree.map(
+                lambda old, new: jnp.where(ended, old, new), (networks, optimizers), moved
+            )
+            norms = {f"{name}_gradient_norm": _norm(g) for name, g in gradient._asdict().items()}
+            return (networks, optimizers, ended), told | norms | {"applied": 1.0 - ended}
+
+        begun = (state.networks, state.optimizers, jnp.zeros((), bool))
+        (networks, optimizers, _), told = jax.lax.scan(descend, begun, orders.reshape(-1, together))
+        told = {name: jnp.mean(values) for name, values in told.items()}
+        target = batch.value + batch.advantage
+        told["explained_variance"] = 1.0 - jnp.var(batch.advantage) / jnp.var(target)
+        step = state.step + jnp.int32(c.rollout)
+        return state._replace(networks=networks, optimizers=optimizers, step=step), told
+
+    def _assess(self, networks: Networks, rollout: Rollout) -> Batch:
+        """The rollout with the old policy's log-probabilities, values and advantages."""
+        policy = over_batch(self.policy, 2)(networks.actor, rollout.observation)
+        value = self._values(networks.critic, rollout.observation, axes=2)
+        following = self._values(networks.critic, rollout.next_observation, axes=2)
+        error = rules.td_error(value, rollout.reward, self._discount(rollout), following)
+        advantage = jax.vmap(self._lambda_errors, in_axes=1, out_axes=1)(error, rollout)
+        return Batch(rollout, policy.log_prob(rollout.action), value, advantage)
+
+    def _cut(self, array: Shaped[Array, "time envs ..."]) -> Shaped[Array, "units ..."]:
+        """Cuts an array of the rollout into the units that minibatches are drawn from."""
+        return array.reshape(-1, *array.shape[2:])
+
+    def _loss(self, networks: Networks, batch: Batch) -> tuple[Float[Array, ""], Diagnostics]:
+        """The policy's loss and the critic's; no parameter is in both."""
+        c = self.config
+        seen = batch.rollout
+        policy = over_batch(self.policy, seen.reward.ndim)(networks.actor, seen.observation)
+        log_ratio = policy.log_prob(seen.action) - batch.log_prob
+        ratio = jnp.exp(log_ratio)
+        critic_loss, advantage, told = self._criticise(networks, batch, ratio)
+        advantage = _standardise(jax.lax.stop_gradient(advantage))
+        clipped = jnp.clip(ratio, 1.0 - c.clip, 1.0 + c.clip)
+        policy_loss = -jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
+        entropy = jnp.mean(policy.entropy())
+        return policy_loss - c.entropy_bonus * entropy + critic_loss, told | {
+            "policy_loss": policy_loss,
+            "critic_loss": critic_loss,
+            "entropy": entropy,
+            "approximate_kl": jnp.mean(ratio - 1.0 - log_ratio),
+            "clip_fraction": jnp.mean((jnp.abs(ratio - 1.0) > c.clip).astype(jnp.float32)),
+        }
+
+    def _criticise(
+        self, networks: Networks, batch: Batch, ratio: Float[Array, "..."]
+    ) -> tuple[Float[Array, ""], Float[Array, "..."], Diagnostics]:
+        """The critic's loss, the advantages for the policy, and what there is to tell."""
+        raise NotImplementedError(f"{type(self).__name__} must define _criticise")
+
+    def _move(
+        self, networks: Networks, optimizers: Networks, gradient: Networks, step: Int[Array, ""]
+    ) -> tuple[Networks, Networks]:
+        """One step of each network's own optimiser."""
+        c = self.config
+        left = 1.0 - step.astype(jnp.float32) / jnp.maximum(c.anneal_steps, 1.0)
+        left = jnp.where(jnp.asarray(c.anneal_steps) > 0, jnp.maximum(left, 0.0), 1.0)
+        moved = []
+        for params, optimizer, g, size in zip(
+            networks, optimizers, gradient, self._step_sizes(), strict=True
+        ):
+            limit = jnp.where(jnp.asarray(c.max_gradient_norm) > 0, c.max_gradient_norm, jnp.inf)
+            shrink = jnp.minimum(1.0, limit / jnp.maximum(_norm(g), 1e-12))
+            g = jax.tree.map(lambda leaf, by=shrink: leaf * by, g)
+            # Adam's bias correction does not trace under strict promotion.
+            with jax.numpy_dtype_promotion("standard"):
+                direction, optimizer = _optimizer.update(g, optimizer)
+            by = -left * size
+            params = jax.tree.map(lambda p, d, by=by: p + by * d, params, direction)
+            moved.append((params, optimizer))
+        return Networks(*(m[0] for m in moved)), Networks(*(m[1] for m in moved))
+
+    def _step_sizes(self) -> Networks:
+        return Networks(self.config.actor_step_size, self.config.critic_step_size, 0.0)
+
+    def _values(self, params: PyTree, observation: Array, axes: int) -> Float[Array, "..."]:
+        """Values, v or h, of observations with that many leading axes."""
+        return over_batch(self.critic.apply, axes)(params, observation)[..., 0]
+
+    def _discount(self, rollout: Rollout) -> Float[Array, "..."]:
+        gamma = jnp.asarray(self.config.gamma, jnp.float32)
+        return jnp.where(rollout.terminated, 0.0, gamma)
+
+    def _lambda_errors(
+        self, error: Array, rollout: Rollout, rho: Any = None
+    ) -> Float[Array, " time"]:
+        """TD(λ) errors of one sequence of one-step errors."""
+        return rules.lambda_errors(
+            error,
+            self._discount(rollout),
+            self.config.lam,
+            truncated_t=rollout.truncated,
+            rho_tm1=rho,
+        )
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PPO(ActorCritic):
+    """The critic regresses on returns that were estimated before the update."""
+
+    config: PPOConfig
+
+    def _criticise(
+        self, networks: Networks, batch: Batch, ratio: Float[Array, "..."]
+    ) -> tuple[Float[Array, ""], Float[Array, "..."], Diagnostics]:
+        """The critic's loss, the advantages for the policy, and what there is to tell."""
+        del ratio
+        c = self.config
+        target = batch.value + batch.advantage
+        value = self._values(networks.critic, batch.rollout.observation, axes=1)
+        near = batch.value + jnp.clip(value - batch.value, -c.value_clip, c.value_clip)
+        loss = jnp.square(value - target)
+        loss = jnp.where(
+            jnp.asarray(c.value_clip) > 0, jnp.maximum(loss, jnp.square(near - target)), loss
+        )
+        told = {"lambda_error": jnp.sqrt(jnp.mean(jnp.square(batch.advantage)))}
+        return 0.5 * jnp.mean(loss), batch.advantage, told
+
+
+_optimizer = optax.scale_by_adam(eps=ADAM_EPSILON)
+
+
+def _standardise(advantage: Float[Array, "..."]) -> Float[Array, "..."]:
+    return (advantage - jnp.mean(advantage)) / (jnp.std(advantage, ddof=1) + 1e-8)
+
+
+def _norm(tree: PyTree) -> Float[Array, ""]:
+    squares = (jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree))
+    return jnp.sqrt(sum(squares, jnp.zeros((), jnp.float32)))
+
+
+def check_count(name: str, value: Any) -> None:
+    """Refuses what is no whole number from 1 on."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} is {value}; a whole number from 1 on is accepted")
+
+
+def check_divides(name: str, value: int, whole_name: str, whole: int) -> None:
+    """Refuses a part that does not fill the whole."""
+    if value > whole or whole % value:
+        raise ValueError(
+            f"{name} is {value} and {whole_name} {whole}; {name} must divide {whole_name}"
+        )

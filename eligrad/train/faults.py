@@ -1,0 +1,28 @@
+"""What can go wrong in a world, said for the person who has to mend it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eligrad.envs.host import HostEnvironment
+
+
+class EnvironmentFault(RuntimeError):
+    """An environment raised, or gave a reward or an observation that is not finite."""
+
+
+class Diverged(RuntimeError):
+    """A policy gives actions that are no numbers."""
+
+
+def step_failed(
+    error: Exception, env: HostEnvironment, action: np.ndarray, step: int
+) -> RuntimeError:
+    """The error to raise where a step of the environments raised `error`."""
+    if np.issubdtype(action.dtype, np.floating) and not np.isfinite(action).all():
+        return Diverged(
+            f"the policy gives the action {action[~np.isfinite(action).all(axis=-1)][0]} in "
+            f"{env.name!r} at step {step:,}: it has diverged (a smaller actor_step_size, or a "
+            "max_gradient_norm, may keep it from that)"
+        )
+    return EnvironmentFault(f"{env.name!r} raised at step {step:,}: {error!r}")
