@@ -1,6 +1,7 @@
-"""Metrics sent elsewhere while a run goes on: TensorBoard and W&B, fed with the rows of the store.
+"""Metrics sent elsewhere while training goes on: TensorBoard and W&B, fed with the folder's rows.
 
-Every seed is a run of its own there. A sink's files lie in the folder of the run.
+Every run is one of its own there, also those that are trained together. A sink's files lie in the
+folder that they are trained into.
 """
 
 from __future__ import annotations
@@ -45,38 +46,37 @@ class Subject(NamedTuple):
     """Where this session begins; whatever was sent of later steps is about to be sent again."""
 
     @property
-    def seeds(self) -> list[int]:
-        """Those that are trained."""
-        return self.config["plan"]["seeds"]
+    def names(self) -> list[str]:
+        """One for each run: its seed, and its place where several have one seed."""
+        seeds = self.config["plan"]["seeds"]
+        if len(set(seeds)) == len(seeds):
+            return [f"seed-{seed}" for seed in seeds]
+        return [f"run-{place}-seed-{seed}" for place, seed in enumerate(seeds)]
 
 
 def scalars(tables: Tables) -> dict[int, dict[str, float]]:
-    """For each seed of one chunk: its diagnostics, and the means of the episodes it ended.
+    """For each run of one chunk: its diagnostics, and the means of the episodes it ended.
 
     Where no episode ended, or a diagnostic is null, there is no entry.
     """
     found: dict[int, dict[str, float]] = {}
+    episodes = {name: tables.episodes[name].to_numpy() for name in ("run", "return", "length")}
     for row in tables.chunks.to_pylist():
-        diagnostics = {name: value for name, value in row.items() if name not in ("seed", "step")}
-        found[row["seed"]] = {
+        found[row["run"]] = numbers = {
             f"chunk/{name}": float(value)
-            for name, value in diagnostics.items()
-            if value is not None
+            for name, value in row.items()
+            if name not in ("run", "seed", "step") and value is not None
         }
-    seeds = tables.episodes["seed"].to_numpy()
-    for seed in found:
-        mine = seeds == seed
+        mine = episodes["run"] == row["run"]
         if mine.any():
-            found[seed] |= {
-                "episode/count": float(mine.sum()),
-                "episode/return": float(np.mean(tables.episodes["return"].to_numpy()[mine])),
-                "episode/length": float(np.mean(tables.episodes["length"].to_numpy()[mine])),
-            }
+            numbers["episode/count"] = float(mine.sum())
+            for name in ("return", "length"):
+                numbers[f"episode/{name}"] = float(np.mean(episodes[name][mine]))
     return found
 
 
 class TensorBoard:
-    """Event files in `RUN/tensorboard/seed-*`; needs TensorBoard, not TensorFlow."""
+    """Event files in `RUN/tensorboard/`; needs TensorBoard, not TensorFlow."""
 
     def __init__(self, subject: Subject) -> None:
         def of_package(module: str) -> Any:
@@ -89,66 +89,74 @@ class TensorBoard:
         self._event = events.Event
         self._summary = of_package("compat.proto.summary_pb2").Summary
         base = subject.folder / "tensorboard"
-        self._writers = {
-            seed: writers.EventFileWriter(str(base / f"seed-{seed}")) for seed in subject.seeds
-        }
+        self._writers = [writers.EventFileWriter(str(base / name)) for name in subject.names]
         if subject.step:
             # TensorBoard forgets what an earlier session wrote from the given step on.
             restart = events.Event(
                 step=subject.step + 1,
                 session_log=events.SessionLog(status=events.SessionLog.START),
             )
-            for writer in self._writers.values():
+            for writer in self._writers:
                 writer.add_event(restart)
 
     def write(self, tables: Tables, step: int) -> None:
-        """Adds one event for each seed."""
-        for seed, row in scalars(tables).items():
+        """Adds one event for each run."""
+        for run, row in scalars(tables).items():
             values = [self._summary.Value(tag=tag, simple_value=row[tag]) for tag in row]
             event = self._event(step=step, summary=self._summary(value=values))
-            self._writers[seed].add_event(event)
+            self._writers[run].add_event(event)
 
     def close(self) -> None:
         """Writes what is still in memory."""
-        for writer in self._writers.values():
+        for writer in self._writers:
             writer.close()
 
 
 class WandB:
-    """One W&B run for each seed, in a group; WANDB_MODE=offline keeps all in `RUN/wandb`."""
+    """W&B runs in one group; WANDB_MODE=offline keeps all in `RUN/wandb`."""
 
     def __init__(self, subject: Subject) -> None:
         wandb = import_optional("wandb", extra=EXTRA, purpose="the sink 'wandb'")
         plan, begun = subject.config["plan"], subject.config["sessions"][0]["started"]
-        self._runs = {}
-        for seed in subject.seeds:
+        self._runs = []
+        for place, name in enumerate(subject.names):
             # The same in every session of a run, so that W&B goes on with what it has.
-            identity = f"{subject.folder.resolve()} {begun} {seed}"
+            identity = f"{subject.folder.resolve()} {begun} {name}"
             run = wandb.init(
                 dir=str(subject.folder),
                 project="eligrad",
                 group=subject.folder.name,
-                name=f"{subject.title}, seed {seed}",
+                name=f"{subject.title}, {name}",
                 id=hashlib.sha256(identity.encode()).hexdigest()[:16],
                 resume="allow",
-                config=plan | {"seed": seed},
-                # Several seeds report at the same time.
+                config=_of_run(plan, place),
+                # Several runs report at the same time.
                 reinit="create_new",
                 settings=wandb.Settings(console="off"),
             )
             # W&B counts calls of `log` and wants them to rise; a resumed run may go back.
             run.define_metric("*", step_metric="step")
-            self._runs[seed] = run
+            self._runs.append(run)
 
     def write(self, tables: Tables, step: int) -> None:
-        """Logs one row for each seed."""
-        for seed, row in scalars(tables).items():
-            self._runs[seed].log(row | {"step": step})
+        """Logs one row for each run."""
+        for run, row in scalars(tables).items():
+            self._runs[run].log(row | {"step": step})
 
     def close(self) -> None:
         """Waits until all is sent or on disk."""
-        for run in self._runs.values():
+        for run in self._runs:
             run.finish()
+
+
+def _of_run(plan: dict[str, Any], place: int) -> dict[str, Any]:
+    """The plan of one run alone."""
+    settings = {
+        name: value[place] if isinstance(value, list) else value
+        for name, value in plan["settings"].items()
+    }
+    others = {name: value for name, value in plan.items() if name != "seeds"}
+    return others | {"seed": plan["seeds"][place], "settings": settings}
 
 
 SINKS: dict[str, Callable[[Subject], Sink]] = {"tensorboard": TensorBoard, "wandb": WandB}

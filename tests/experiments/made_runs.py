@@ -47,7 +47,10 @@ def made(
     random = np.random.default_rng(0)
     rows, episodes, configs = [], [], {}
     for agent, env, change in ((a, e, c) for a in agents for e in envs for c in changes):
-        settings = vars(PRESETS[agent]) | {"exploration_steps": 0.2 * steps} | change
+        settings = dict(vars(PRESETS[agent]))
+        if "exploration_steps" in settings:
+            settings["exploration_steps"] = 0.2 * steps
+        settings |= change
         configuration = Configuration(agent, settings, env, steps)
         for seed in range(seeds):
             run = f"runs/{configuration.hash}-s{seed}"

@@ -19,9 +19,16 @@ SEEDS = [5, 9]
 
 
 def chunk(step: int) -> Tables:
-    """Seed 5 ended two episodes, seed 9 none; a diagnostic that no engine has, and a null."""
-    episodes = {"seed": [5, 5], "step": [step - 2, step], "return": [2.0, 5.0], "length": [2, 4]}
+    """Run 0 ended two episodes, run 1 none; a diagnostic that no engine has, and a null."""
+    episodes = {
+        "run": [0, 0],
+        "seed": [5, 5],
+        "step": [step - 2, step],
+        "return": [2.0, 5.0],
+        "length": [2, 4],
+    }
     chunks = {
+        "run": [0, 1],
         "seed": SEEDS,
         "step": [step, step],
         "surprise": [0.5, np.nan],
@@ -39,16 +46,24 @@ OF_SEED_5 = {
 
 
 def subject(folder: Path, step: int = 0) -> Subject:
-    config = {"plan": {"seeds": SEEDS, "agent": "qrc"}, "sessions": [{"started": "2026-01-01"}]}
+    plan = {"seeds": SEEDS, "agent": "qrc", "settings": {"lam": [0.1, 0.2], "rule": "td"}}
+    config = {"plan": plan, "sessions": [{"started": "2026-01-01"}]}
     return Subject(folder, "QRC(λ) on a <world>", config, step)
 
 
 def test_scalars_of_a_chunk():
     rows = scalars(chunk(1000))
-    assert rows[5] == OF_SEED_5
-    assert rows[9].keys() == {"chunk/surprise", "chunk/diverged_step"}
-    assert np.isnan(rows[9]["chunk/surprise"])
-    assert rows[9]["chunk/diverged_step"] == 999.0
+    assert rows[0] == OF_SEED_5
+    assert rows[1].keys() == {"chunk/surprise", "chunk/diverged_step"}
+    assert np.isnan(rows[1]["chunk/surprise"])
+    assert rows[1]["chunk/diverged_step"] == 999.0
+
+
+def test_runs_that_share_a_seed_have_names_of_their_own(tmp_path):
+    one = subject(tmp_path)
+    assert one.names == ["seed-5", "seed-9"]
+    one.config["plan"]["seeds"] = [5, 5]
+    assert one.names == ["run-0-seed-5", "run-1-seed-5"]
 
 
 def test_tensorboard_reads_what_was_sent(tmp_path):
@@ -95,8 +110,9 @@ def test_wandb_offline_reads_what_was_sent(tmp_path, monkeypatch):
         about = next(r.run for r in records if r.WhichOneof("record_type") == "run")
         config = {item.key: json.loads(item.value_json) for item in about.config.update}
         assert about.run_group == "run"
-        assert about.display_name == f"QRC(λ) on a <world>, seed {config['seed']}"
+        assert about.display_name == f"QRC(λ) on a <world>, seed-{config['seed']}"
         assert config["agent"] == "qrc"
+        assert config["settings"] == {"lam": {5: 0.1, 9: 0.2}[config["seed"]], "rule": "td"}
         logged[config["seed"]] = [
             {
                 item.nested_key[0] if item.nested_key else item.key: json.loads(item.value_json)

@@ -41,8 +41,13 @@ def _settings(agent: str, configuration: Mapping[str, Any]) -> list[str]:
             words += ["--exploration-fraction", repr(fraction)]
     own = dataclasses.asdict(PRESETS[agent])
     for name, value in settings.items():
-        if value != own.get(name):
-            words += [f"--{name.replace('_', '-')}", str(value)]
+        option = name.replace("_", "-")
+        if value == own.get(name):
+            continue
+        if isinstance(value, bool):
+            words.append(f"--{option}" if value else f"--no-{option}")
+        else:
+            words += [f"--{option}", str(value)]
     return words
 
 
