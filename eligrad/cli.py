@@ -14,6 +14,10 @@ import tyro
 
 COMMANDS = {
     "train": "train an agent, or go on with a run: eligrad train qrc MinAtar/Breakout-v1",
+    "sweep": "train many settings and seeds: eligrad sweep spec.toml",
+    "two-stage": "sweep, choose one setting for all environments, train it on fresh seeds",
+    "reproduce": "train what a figure of the paper shows: eligrad reproduce fig3 --scale smoke",
+    "runs": "list, show, compare and remove runs: eligrad runs ls",
     "report": "one page with curves, tables and configurations of many runs: eligrad report runs",
     "demo": "see TD(λ) diverge and gradient TD(λ) not, in under a minute",
 }
@@ -56,7 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
         usage="eligrad COMMAND [OPTIONS]",
         description=__doc__,
         epilog="commands, each with its own --help:\n"
-        + "\n".join(f"  {name:<8}{summary}" for name, summary in COMMANDS.items()),
+        + "\n".join(f"  {name:<11}{summary}" for name, summary in COMMANDS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
@@ -70,10 +74,18 @@ def main(arguments: list[str] | None = None) -> None:
         from eligrad import cli_report
 
         sys.exit(cli_report.main(arguments[1:]))
+    elif command == "runs":
+        from eligrad import cli_runs
+
+        sys.exit(cli_runs.main(arguments[1:]))
     else:
         # Ctrl-C while nothing is at stake yet, or a second one, ends the process without ado.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-        from eligrad import cli_train
+        if command == "train":
+            from eligrad import cli_train
 
-        sys.exit(cli_train.main(arguments[1:]))
+            sys.exit(cli_train.main(arguments[1:]))
+        from eligrad import cli_experiments
+
+        sys.exit(cli_experiments.main(command, arguments[1:]))

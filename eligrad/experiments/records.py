@@ -10,14 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from eligrad._damaged import DamagedFileWarning
 from eligrad.experiments.configuration import Configuration
 
 RUNS, JOBS, FAILURES = "runs", "jobs", "failures"
 """Folders of a store: of finished runs, of what is being trained, of what went wrong."""
-
-
-class DamagedFileWarning(UserWarning):
-    """A file of a store cannot be used; the message names it."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,7 +27,8 @@ FORMAT = 1
 """Version of the layout; a file with a higher one comes from a later eligrad."""
 
 _HEADER = "header.json"
-_BYTES = "bytes"
+BYTES = "bytes"
+"""The dtype, in a file, of a leaf that is `bytes`."""
 # What zipfile, json and NumPy raise on a damaged file.
 _DAMAGE = (
     zipfile.BadZipFile, KeyError, ValueError, EOFError, NotImplementedError, RuntimeError,
@@ -46,15 +47,18 @@ class DamagedCheckpointError(CheckpointError):
 def save(path: Path, tree: PyTree, header: dict[str, Any]) -> None:
     """Writes all leaves of `tree`, and a `header` of JSON values, to one file."""
     leaves = _named_leaves(tree)
-    about = {
-        "format": FORMAT,
-        "header": header,
-        "leaves": {name: str(_dtype(leaf)) for name, leaf in leaves.items()},
-    }
+    dtypes = {name: str(_dtype(leaf)) for name, leaf in leaves.items()}
+    write(path, {name: _array(leaf) for name, leaf in leaves.items()}, dtypes, header)
+
+
+def write(
+    path: Path, arrays: dict[str, np.ndarray], dtypes: dict[str, str], header: dict[str, Any]
+) -> None:
+    """Writes leaves that are arrays already, by name; `dtypes` are what they were before that."""
+    about = {"format": FORMAT, "header": header, "leaves": dtypes}
     with replacing(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(_HEADER, json.dumps(about, ensure_ascii=False, allow_nan=False))
-        for name, leaf in leaves.items():
-            array = _array(leaf)
+        for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
 
@@ -66,7 +70,7 @@ def load(path: Path, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
     `CheckpointError` for a file that is damaged, from a later format, or of another tree.
     """
     wanted = _named_leaves(like)
-    with _Reader(path) as reader:
+    with Reader(path) as reader:
         reader.check_leaves(wanted)
         leaves = [reader.leaf(name, leaf) for name, leaf in wanted.items()]
         return jax.tree.unflatten(jax.tree.structure(like), leaves), reader.about["header"]
@@ -74,11 +78,11 @@ def load(path: Path, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
 
 def read_header(path: Path) -> dict[str, Any]:
     """The header alone."""
-    with _Reader(path) as reader:
+    with Reader(path) as reader:
         return reader.about["header"]
 
 
-class _Reader:
+class Reader:
     """An open checkpoint whose format is known."""
 
     def __init__(self, path: Path) -> None:
@@ -100,22 +104,26 @@ class _Reader:
         dtypes = {name: str(_dtype(leaf)) for name, leaf in wanted.items()}
         for name in dtypes | self.about["leaves"]:
             here, there = self.about["leaves"].get(name), dtypes.get(name)
-            if here != there and (here, there) != (None, _BYTES):
+            if here != there and (here, there) != (None, BYTES):
                 raise CheckpointError(
                     f"{self._path} does not fit: {name} is {here or 'absent'} in the file and "
                     f"{there or 'absent'} in what is to be restored; agent, environment and "
                     "settings must be those it was saved with"
                 )
 
+    def array(self, name: str) -> np.ndarray:
+        """One leaf as it is in the file."""
+        try:
+            member = io.BytesIO(self._archive.read(f"{name}.npy"))
+            return np.lib.format.read_array(member, allow_pickle=False)
+        except _DAMAGE as error:
+            raise self._damaged(error) from error
+
     def leaf(self, name: str, like: Any) -> Any:
         """One leaf, in the form of `like`."""
         if isinstance(like, bytes) and name not in self.about["leaves"]:
             return b""
-        try:
-            member = io.BytesIO(self._archive.read(f"{name}.npy"))
-            array = np.lib.format.read_array(member, allow_pickle=False)
-        except _DAMAGE as error:
-            raise self._damaged(error) from error
+        array = self.array(name)
         if isinstance(like, bytes):
             return array.tobytes()
         template = jax.random.key_data(like) if _is_key(like) else like
@@ -138,7 +146,7 @@ class _Reader:
     def _damaged(self, error: Exception) -> DamagedCheckpointError:
         return DamagedCheckpointError(f"{self._path} is damaged or no checkpoint: {error}")
 
-    def __enter__(self) -> _Reader:
+    def __enter__(self) -> Reader:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -164,5 +172,5 @@ def _array(leaf: Any) -> np.ndarray:
 
 def _dtype(leaf: Any) -> Any:
     if isinstance(leaf, bytes):
-        return _BYTES
+        return BYTES
     return leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype

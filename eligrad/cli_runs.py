@@ -1,0 +1,145 @@
+"""`eligrad runs`: list, show, compare and remove the runs of a folder. Quick: no JAX in here."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import shutil
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from eligrad._damaged import DamagedFileWarning
+from eligrad.experiments.records import Record, read_json, scan
+
+
+def main(arguments: list[str]) -> int:
+    """Does what the first argument says; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="eligrad runs", description="List, show, compare and remove runs."
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    ls = commands.add_parser("ls", help="list the runs of a store or of any folder of runs")
+    ls.add_argument("store", type=Path, nargs="?", default=Path("runs"), help="default: runs")
+    show = commands.add_parser("show", help="show one run: settings, outcome, where it was trained")
+    show.add_argument("run", type=Path, help="a run folder")
+    diff = commands.add_parser("diff", help="what two runs differ in")
+    diff.add_argument("first", type=Path, help="a run folder")
+    diff.add_argument("second", type=Path, help="another")
+    rm = commands.add_parser("rm", help="remove run folders; a sweep trains them again")
+    rm.add_argument("runs", type=Path, nargs="+", help="run folders")
+    rm.add_argument("--yes", action="store_true", help="without asking")
+    given = parser.parse_args(arguments)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", DamagedFileWarning)
+            code = _COMMANDS[given.command](given)
+        for warning in caught:
+            print(f"eligrad runs: {warning.message}", file=sys.stderr)
+        return code
+    except (OSError, ValueError) as error:
+        print(f"eligrad runs: {error}", file=sys.stderr)
+        return 2
+
+
+def _ls(given: argparse.Namespace) -> int:
+    records = scan(given.store)
+    rows = [("run", "agent", "env", "seed", "step", "state", "last 10 %", "area")]
+    rows += [_line(record) for record in records]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        left = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(left).rstrip())
+    finished = sum(record.finished for record in records)
+    failed = len(list((given.store / "failures").glob("*.json")))
+    under_way = len(list((given.store / "jobs").glob("*/job.json")))
+    print(f"\n{len(records)} runs, {finished} finished", end="")
+    print(f"; {under_way} jobs under way or left, {failed} failed" if under_way + failed else "")
+    return 0
+
+
+def _line(record: Record) -> tuple[str, ...]:
+    summary = record.summary or {}
+    diverged = summary.get("diverged_step")
+    state = "finished" if record.finished else "unfinished"
+    return (
+        record.run,
+        record.configuration.agent or "by hand",
+        record.configuration.env or "by hand",
+        str(record.seed),
+        f"{record.step:,}",
+        state if diverged is None else f"diverged at {diverged:,}",
+        _number(summary.get("return_last")),
+        _number(summary.get("return_area")),
+    )
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"
+
+
+def _show(given: argparse.Namespace) -> int:
+    records = _of_folder(given.run)
+    for record in records:
+        print(json.dumps(_content(record), indent=2, ensure_ascii=False))
+    return 0
+
+
+def _content(record: Record) -> dict[str, Any]:
+    return {
+        "hash": record.configuration.hash,
+        **dataclasses.asdict(record.configuration),
+        "seed": record.seed,
+        "step": record.step,
+        "finished": record.finished,
+        "summary": record.summary,
+        "sessions": record.sessions,
+    }
+
+
+def _diff(given: argparse.Namespace) -> int:
+    first, second = (_flat(_content(_of_folder(each)[0])) for each in (given.first, given.second))
+    for name in dict.fromkeys([*first, *second]):
+        here, there = (each.get(name, "(none)") for each in (first, second))
+        if here != there:
+            print(f"{name}: {here} | {there}")
+    return 0
+
+
+def _flat(content: Any, prefix: str = "") -> dict[str, Any]:
+    if isinstance(content, list):
+        content = {str(index): item for index, item in enumerate(content)}
+    if not isinstance(content, dict):
+        return {prefix: content}
+    flat: dict[str, Any] = {}
+    for name, item in content.items():
+        flat |= _flat(item, f"{prefix}.{name}" if prefix else name)
+    return flat
+
+
+def _rm(given: argparse.Namespace) -> int:
+    for run in given.runs:
+        _of_folder(run)
+        read_json(run / "config.json")
+    if not given.yes:
+        answer = input(f"remove {', '.join(str(run) for run in given.runs)}? [y/N] ")
+        if answer.strip().lower() not in ("y", "yes"):
+            print("nothing removed")
+            return 1
+    for run in given.runs:
+        # Gone at once for readers, whatever happens while its files are removed.
+        leaving = run.rename(run.with_name(f".{run.name}.removed"))
+        shutil.rmtree(leaving)
+        print(f"removed {run}")
+    return 0
+
+
+def _of_folder(path: Path) -> list[Record]:
+    if not (path / "config.json").is_file():
+        raise FileNotFoundError(f"{path} is no run: it has no config.json")
+    return scan(path)
+
+
+_COMMANDS = {"ls": _ls, "show": _show, "diff": _diff, "rm": _rm}

@@ -1,0 +1,253 @@
+"""The shared side of a store: who trains what, and how finished work takes its place.
+
+    STORE/runs/<configuration hash>-s<seed>/    finished runs, one folder each
+    STORE/jobs/<id>/                            a program on its way: job.json, program/, outbox/
+    STORE/jobs/<id>.lock                        held by whoever trains it, freed when that one dies
+    STORE/failures/<run>.json                   what went wrong, with its traceback
+    STORE/logs/<id>.log                         what a worker printed
+
+A run belongs to at most one job. What a job leaves behind is built in its `outbox/` and marked as
+ready; from then on anyone can deliver it, by renaming. Nothing is ever seen half.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import hashlib
+import itertools
+import shutil
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import filelock
+
+from eligrad._damaged import DamagedFileWarning
+from eligrad.experiments.configuration import Run
+from eligrad.experiments.jobs import Job
+from eligrad.experiments.records import FAILURES, JOBS, RUNS, read_json
+from eligrad.train.files import write_json
+
+FORMAT = 1
+"""Version of the layout."""
+
+_CHECKSUMS = "checksums.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """A job that is this process's own until `release`, or until the process ends."""
+
+    job: Job
+    folder: Path
+    lock: filelock.BaseFileLock
+
+    @property
+    def program(self) -> Path:
+        """The run folder of the program, all its runs together."""
+        return self.folder / "program"
+
+    @property
+    def outbox(self) -> Path:
+        """Where run folders and jobs are made ready, under `runs/` and `jobs/`."""
+        return self.folder / "outbox"
+
+    def release(self) -> None:
+        """Lets others have the job."""
+        self.lock.release()
+
+
+class Store:
+    """A folder that several processes of one machine may train into at once."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def create(self) -> Store:
+        """Makes the folder, or accepts the one that is there."""
+        about = self.path / "store.json"
+        if about.exists():
+            written = read_json(about)["format"]
+            if written != FORMAT:
+                raise ValueError(
+                    f"{self.path} is a store of format {written}; this eligrad knows {FORMAT}"
+                )
+        elif self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise FileExistsError(
+                f"{self.path} is no store, and not empty; choose another folder for the sweep"
+            )
+        for name in (RUNS, JOBS, FAILURES, "logs"):
+            (self.path / name).mkdir(parents=True, exist_ok=True)
+        if not about.exists():
+            write_json(about, {"format": FORMAT})
+        return self
+
+    def log(self, job: Job) -> Path:
+        """Where a worker's words go."""
+        return self.path / "logs" / f"{job.id}.log"
+
+    # Runs
+
+    def run_folder(self, run: Run) -> Path:
+        """Where a finished run is."""
+        return self.path / RUNS / run.name
+
+    def is_finished(self, run: Run) -> bool:
+        """Whether a run is there; it is complete if it is."""
+        return self.run_folder(run).is_dir()
+
+    def set_damaged_aside(self, runs: Iterable[Run]) -> list[str]:
+        """Renames finished runs that are damaged, and says what is wrong with them."""
+        found = []
+        for run in runs:
+            folder = self.run_folder(run)
+            wrong = what_is_wrong(folder) if folder.is_dir() else None
+            if wrong is not None:
+                free = (folder.with_name(f"{run.name}.damaged-{n}") for n in itertools.count(1))
+                aside = next(path for path in free if not path.exists())
+                folder.rename(aside)
+                found.append(f"{wrong}; the run is put aside as {aside.name} and trained again")
+        return found
+
+    # Jobs
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else changes who trains what meanwhile; for moments only."""
+        with filelock.FileLock(self.path / ".lock"):
+            yield
+
+    def jobs(self) -> list[Job]:
+        """Jobs that were begun and have not been delivered, whether somebody trains them or not."""
+        found = []
+        for path in sorted((self.path / JOBS).glob("*/job.json")):
+            try:
+                found.append(Job.from_json(read_json(path)))
+            except FileNotFoundError:
+                continue  # somebody delivered it meanwhile
+            except (ValueError, KeyError, TypeError) as error:
+                warnings.warn(f"{error}; the job is left out", DamagedFileWarning, stacklevel=2)
+        return found
+
+    def is_claimed(self, job: Job) -> bool:
+        """Whether a living process has the job."""
+        with self.locked():
+            lock = self._acquired(job)
+            if lock is not None:
+                lock.release()
+            return lock is None
+
+    def claim(self, job: Job) -> Claim | None:
+        """Takes a job, without the runs that are finished or in another job; None if none is left.
+
+        A job whose owner died is taken as it was left, to go on from its checkpoint.
+        """
+        with self.locked():
+            folder = self._folder(job)
+            if not (folder / "job.json").exists():
+                others = {run.name for other in self.jobs() for run in other.runs}
+                left = [r for r in job.runs if not self.is_finished(r) and r.name not in others]
+                job = Job(tuple(left))
+                folder = self._folder(job)
+                if not left:
+                    return None
+            lock = self._acquired(job)
+            if lock is None:
+                return None
+            folder.mkdir(exist_ok=True)
+            if not (folder / "job.json").exists():
+                write_json(folder / "job.json", job.to_json())
+            return Claim(job, folder, lock)
+
+    def deliver(self, claim: Claim) -> None:
+        """Moves what is in the outbox to its place, and removes the job; can be repeated."""
+        with self.locked():
+            (claim.folder / "ready").touch()
+            for kind in (RUNS, JOBS):
+                for made in sorted((claim.outbox / kind).glob("*")):
+                    target = self.path / kind / made.name
+                    if not target.exists():
+                        made.rename(target)
+            for run in claim.job.runs:
+                if self.is_finished(run):
+                    self.forget_failure(run)
+            leaving = claim.folder.rename(claim.folder.with_name(f".{claim.job.id}.done"))
+            shutil.rmtree(leaving)
+            (self.path / JOBS / f"{claim.job.id}.lock").unlink()
+            claim.release()
+
+    def is_ready(self, claim: Claim) -> bool:
+        """Whether the outbox is complete, and only to be delivered."""
+        return (claim.folder / "ready").exists()
+
+    def _folder(self, job: Job) -> Path:
+        return self.path / JOBS / job.id
+
+    def _acquired(self, job: Job) -> filelock.BaseFileLock | None:
+        lock = filelock.FileLock(self.path / JOBS / f"{job.id}.lock")
+        try:
+            lock.acquire(blocking=False)
+        except filelock.Timeout:
+            return None
+        return lock
+
+    # Failures
+
+    def record_failure(self, run: Run, trace: str) -> None:
+        """Writes down why a run failed, until it succeeds."""
+        write_json(
+            self._failure(run),
+            {
+                "run": run.name,
+                "configuration": dataclasses.asdict(run.configuration),
+                "seed": run.seed,
+                "traceback": trace,
+                "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            },
+        )
+
+    def has_failed(self, run: Run) -> bool:
+        """Whether a failure is written down."""
+        return self._failure(run).exists()
+
+    def forget_failure(self, run: Run) -> None:
+        """A run that succeeded has not failed."""
+        self._failure(run).unlink(missing_ok=True)
+
+    def _failure(self, run: Run) -> Path:
+        return self.path / FAILURES / f"{run.name}.json"
+
+
+def write_checksums(folder: Path) -> None:
+    """Writes `checksums.json`, with the SHA-256 of every file in a run folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    write_json(
+        folder / _CHECKSUMS, {path.relative_to(folder).as_posix(): _digest(path) for path in files}
+    )
+
+
+def what_is_wrong(folder: Path, below: str = "") -> str | None:
+    """Names the first file of a run folder that is not what was written; None if all are sound.
+
+    `below` restricts the check to a part of the folder, such as `"metrics/episodes/"`. Folders
+    without `checksums.json`, such as those of `eligrad train`, pass.
+    """
+    try:
+        sums = read_json(folder / _CHECKSUMS)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        return str(error)
+    for name, digest in sums.items():
+        path = folder / name
+        if name.startswith(below) and (not path.is_file() or _digest(path) != digest):
+            why = "its checksum differs" if path.is_file() else "it is gone"
+            return f"{path} is damaged: {why}"
+    return None
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,111 @@
+"""Runs as data frames: one row for each run, each episode, or each chunk of steps."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eligrad._damaged import DamagedFileWarning
+from eligrad.agents import TITLES
+from eligrad.experiments.claims import what_is_wrong
+from eligrad.experiments.records import Record, scan
+
+_OUTCOME = ("return_last", "return_all", "return_area", "seconds", "steps_per_second")
+
+
+def load_runs(path: str | Path) -> pd.DataFrame:
+    """One row for each run of a store, of a folder of run folders, or of one run folder.
+
+    Columns: run, agent, title, env, seed, steps (planned), step (reached), finished, config_hash,
+    diverged_step, return_last, return_all, return_area, seconds, steps_per_second, and
+    settings.NAME for each setting of the agents. What a run has not is missing (NaN).
+    """
+    rows = [_row(record) for record in scan(path)]
+    leading = ["run", "agent", "title", "env", "seed", "steps", "step", "finished", "config_hash"]
+    frame = pd.DataFrame(rows, columns=None if rows else [*leading, "diverged_step", *_OUTCOME])
+    frame["diverged_step"] = frame["diverged_step"].astype("Int64")
+    return frame.astype(dict.fromkeys(_OUTCOME, "float64"))
+
+
+def _row(record: Record) -> dict[str, Any]:
+    configuration, outcome = record.configuration, record.summary or {}
+    return {
+        "run": record.run,
+        **_about(record),
+        "steps": configuration.steps,
+        "step": record.step,
+        "finished": record.finished,
+        "diverged_step": outcome.get("diverged_step"),
+        **{name: outcome.get(name) for name in _OUTCOME},
+        **{f"settings.{name}": value for name, value in configuration.settings.items()},
+    }
+
+
+def _about(record: Record) -> dict[str, Any]:
+    configuration = record.configuration
+    return {
+        "agent": configuration.agent or "",
+        "title": TITLES.get(configuration.agent or "", "an agent"),
+        "env": configuration.env or "",
+        "seed": record.seed,
+        "config_hash": configuration.hash,
+    }
+
+
+def load_episodes(path: str | Path) -> pd.DataFrame:
+    """One row for each episode of the same runs: the step that ended it, its return and length.
+
+    Columns: run, agent, title, env, seed, config_hash, step, return, length. A run whose file is
+    damaged is named in a warning and left out.
+    """
+    return _load(path, "episodes")
+
+
+def load_chunks(path: str | Path) -> pd.DataFrame:
+    """One row for each chunk of steps of the same runs: errors, exploration, speed."""
+    return _load(path, "chunks")
+
+
+def _load(path: str | Path, name: str) -> pd.DataFrame:
+    records = [record for record in scan(path) if (record.folder / "metrics" / name).is_dir()]
+    folders = {record.folder for record in records}
+    tables = {folder: _table(folder, name) for folder in folders}
+    kept, rows = [], []
+    for record in records:
+        table = tables[record.folder]
+        if table is not None:
+            kept.append(record)
+            rows.append(table.filter(np.asarray(table["run"]) == record.index))
+    about = pd.DataFrame([{"run": record.run, **_about(record)} for record in kept])
+    if not rows:
+        return about
+    joined = pa.concat_tables(rows)
+    # Categories: a name is stored once, not once for each of millions of episodes.
+    repeats = [len(each) for each in rows]
+    columns = {}
+    for column in about:
+        if column == "seed":
+            columns[column] = np.repeat(about[column].to_numpy(), repeats)
+        else:
+            codes, names = pd.factorize(about[column])
+            columns[column] = pd.Categorical.from_codes(np.repeat(codes, repeats), names)
+    values = joined.drop_columns(["run", "seed"]).to_pandas()
+    return pd.concat([pd.DataFrame(columns), values], axis=1)
+
+
+def _table(folder: Path, name: str) -> pa.Table | None:
+    wrong = what_is_wrong(folder, f"metrics/{name}/")
+    if wrong is None:
+        try:
+            parts = sorted((folder / "metrics" / name).glob("*.parquet"))
+            return pa.concat_tables([pq.read_table(part) for part in parts])
+        except (pa.ArrowException, OSError) as error:
+            wrong = f"{folder} has damaged {name}: {error}"
+    warnings.warn(f"{wrong}; the run is left out", DamagedFileWarning, stacklevel=4)
+    return None
