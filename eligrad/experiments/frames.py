@@ -56,6 +56,23 @@ def scores(runs: Table, column: str = "return_last") -> Scores:
     }
 
 
+def configurations(runs: Table, column: str = "return_last") -> Table:
+    """One row for each configuration: mean and standard error of a score, runs, divergences.
+
+    Columns: config_hash, agent, title, env, the settings, mean, error, scored, runs, diverged. Runs
+    in which no episode ended have no score: `runs` counts them, mean and `scored` do not.
+    """
+    settings = [name for name in map(str, runs.columns) if name.startswith(SETTINGS)]
+    same = ["agent", "title", "env", *settings]
+    require(runs, ["config_hash", *same, column, "diverged_step"], "runs")
+    groups = runs.groupby("config_hash", sort=False)
+    table = groups[same].first()
+    scored = groups[column]
+    table["mean"], table["error"], table["scored"] = scored.mean(), scored.sem(), scored.count()
+    table["runs"], table["diverged"] = groups.size(), groups["diverged_step"].count()
+    return table.reset_index()
+
+
 def labelled(runs: Table) -> Table:
     """`runs` with a column `label`: the agent's title, and the settings in which its runs differ.
 
@@ -86,5 +103,10 @@ def _named(row: dict[Any, Any], setting: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """A setting's value as a figure prints it."""
-    return f"{value:g}" if isinstance(value, int | float | np.number) else str(value)
+    """A setting's value as a figure prints it; small and large numbers as 3e-4 and 1e6."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        return str(value)
+    if value == 0 or 0.01 <= abs(value) < 1e5:
+        return f"{value:g}"
+    mantissa, exponent = f"{value:e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}"

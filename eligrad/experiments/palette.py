@@ -66,6 +66,12 @@ def style(agent: str) -> Style:
     return Style(COLOURS[which % len(COLOURS)], others[which // len(COLOURS) % len(others)], title)
 
 
+def order(agent: str) -> tuple[int, str]:
+    """To sort agents by, the same in all figures: known ones first."""
+    known = list(_COLOURS)
+    return (known.index(agent) if agent in known else len(known), agent)
+
+
 def styles(agents: Sequence[str]) -> list[Style]:
     """A style for each line of a figure: lines of one agent share its colour and differ in dash."""
     drawn = []
