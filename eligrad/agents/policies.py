@@ -36,7 +36,7 @@ class Categorical(NamedTuple):
     def log_prob(self, action: Int[Array, "..."]) -> Float[Array, "..."]:
         """The logarithm of an action's probability."""
         log_probs = jax.nn.log_softmax(self.logits)
-        chosen = jnp.arange(self.logits.shape[-1], dtype=action.dtype) == action[..., None]
+        chosen = jax.nn.one_hot(action, self.logits.shape[-1], dtype=bool)
         return jnp.sum(jnp.where(chosen, log_probs, 0.0), axis=-1)
 
     def entropy(self) -> Float[Array, "..."]:

@@ -228,7 +228,8 @@ class ActorCritic:
                 lambda old, new: jnp.where(ended, old, new), (networks, optimizers), moved
             )
             norms = {f"{name}_gradient_norm": _norm(g) for name, g in gradient._asdict().items()}
-            return (networks, optimizers, ended), told | norms | {"applied": 1.0 - ended}
+            told |= norms | {"applied": (~ended).astype(jnp.float32)}
+            return (networks, optimizers, ended), told
 
         begun = (state.networks, state.optimizers, jnp.zeros((), bool))
         (networks, optimizers, _), told = jax.lax.scan(descend, begun, orders.reshape(-1, together))
