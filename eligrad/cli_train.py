@@ -76,6 +76,10 @@ class Train:
     """Steps between two updates of the progress bar; by default about 1000."""
     checkpoint_every: Annotated[int, _count("checkpoint-every")] | None = None
     """Steps between two checkpoints, a multiple of --chunk; by default a twentieth of the steps."""
+    sink: Annotated[
+        tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="tensorboard|wandb")
+    ] = ()
+    """Send the metrics there too; may be given for each of them."""
     progress: bool = True
     """Whether to draw a progress bar."""
     cache: bool = True
@@ -167,7 +171,7 @@ def _parse_resume(arguments: list[str], run: Path) -> Train:
     return command
 
 
-_FREE_ON_RESUMING = {"steps", "resume", "progress", "cache", "debug"}
+_FREE_ON_RESUMING = {"steps", "resume", "sink", "progress", "cache", "debug"}
 
 
 def _flat(command: Train) -> dict[str, Any]:
@@ -197,7 +201,7 @@ def _run(command: Train) -> int:
     folder = command.resume or command.out or _default_folder(command)
     try:
         if command.resume is not None:
-            resume(folder, steps=command.steps, progress=command.progress)
+            resume(folder, steps=command.steps, progress=command.progress, sinks=command.sink)
         else:
             _begin(command, folder)
     except Interrupted as stop:
@@ -223,6 +227,7 @@ def _begin(command: Train, folder: Path) -> None:
         chunk=command.chunk,
         checkpoint_every=command.checkpoint_every,
         progress=command.progress,
+        sinks=command.sink,
         **options,
     )
 

@@ -32,6 +32,7 @@ from eligrad.train.progress import Progress
 from eligrad.train.provenance import provenance
 from eligrad.train.rollout import Rollouts
 from eligrad.train.simulators import HostEngine
+from eligrad.train.sinks import Sinks, Subject, check_sinks
 from eligrad.train.stream import Runs
 from eligrad.train.summary import summarise
 
@@ -95,6 +96,7 @@ def train(
     chunk: int | None = None,
     checkpoint_every: int | None = None,
     progress: bool = False,
+    sinks: Sequence[str] = (),
     **settings: Any,
 ) -> Result:
     """Trains `seeds` copies of an agent for `steps` environment steps each.
@@ -105,6 +107,7 @@ def train(
     whatever their settings. ε falls over `exploration_fraction` of the steps, unless
     `exploration_steps` is given. Agents that learn from rollouts end with a whole one.
     With `out` the run is written to that new folder; an interrupted one goes on with `resume`.
+    `sinks` ("tensorboard", "wandb") get every chunk's metrics too.
 
     The first Ctrl-C or SIGTERM ends training after the present chunk, saves, and raises
     `Interrupted`, which is a KeyboardInterrupt.
@@ -112,6 +115,7 @@ def train(
     if not isinstance(agent, (str, QLambda, ActorCritic)):
         raise TypeError(f"agent is a {type(agent).__name__}; a name or an agent is accepted")
     check.within("exploration_fraction", exploration_fraction, 0.0, 1.0)
+    check_sinks(sinks, None if out is None else Path(out))
     steps = planning.whole_number("steps", steps)
     if isinstance(seeds, Sequence | np.ndarray):
         each = [operator.index(seed) for seed in seeds]
@@ -150,7 +154,7 @@ def train(
     )
     params = planning.make_params(world, plan.env_params)
     folder = None if out is None else RunFolder.create(Path(out))
-    return _Training(plan, made, world, params, folder, progress).run()
+    return _Training(plan, made, world, params, folder, progress, sinks).run()
 
 
 def resume(
@@ -160,6 +164,7 @@ def resume(
     agent: Agent | None = None,
     env: World | None = None,
     progress: bool = False,
+    sinks: Sequence[str] = (),
 ) -> Result:
     """Goes on with a run from its last checkpoint as if it had never stopped.
 
@@ -168,6 +173,7 @@ def resume(
     episodes, with a warning.
     """
     folder = RunFolder.open(Path(run))
+    check_sinks(sinks, folder.path)
     plan = Plan(**folder.config["plan"])
     if steps is not None:
         steps = planning.whole_rollouts(planning.whole_number("steps", steps), plan.rollout)
@@ -183,7 +189,7 @@ def resume(
     if made is None:
         made = planning.make_agent(str(plan.agent), plan.settings, world)
     params = planning.make_params(world, plan.env_params)
-    return _Training(plan, made, world, params, folder, progress).run()
+    return _Training(plan, made, world, params, folder, progress, sinks).run()
 
 
 class _Training:
@@ -197,10 +203,12 @@ class _Training:
         params: Any,
         folder: RunFolder | None,
         progress: bool,
+        sinks: Sequence[str],
     ) -> None:
         self.plan, self.agent, self.env, self.folder = plan, agent, env, folder
         self.title = planning.title(plan, env)
         self.show_progress = progress
+        self.sink_names, self.sinks = sinks, Sinks()
         self.config: dict[str, Any] = {"plan": dataclasses.asdict(plan)}
         self.clock = time.perf_counter()
         self.engine = _make_engine(agent, env, params, plan.seeds)
@@ -226,6 +234,7 @@ class _Training:
                 self._save()
                 result = self._conclude()
         finally:
+            self.sinks.close()
             self.engine.close()
         if interruption.signal_number is not None and self.step < self.plan.steps:
             raise Interrupted(interruption.signal_number, self.step, result.folder)
@@ -248,6 +257,7 @@ class _Training:
         self.saved_step, self.saved = self.step, folder.tables()
         session = provenance() | {"from_step": self.step}
         folder.write_config(self.config | {"sessions": [*begun["sessions"], session]})
+        self.sinks.open(self.sink_names, Subject(folder.path, self.title, folder.config, self.step))
 
     def _advance(self, bar: Progress) -> None:
         """One chunk; chunks end at the same steps however often a run was stopped."""
@@ -263,6 +273,7 @@ class _Training:
         measured = self.engine.measure(record)
         tables = tables_of_chunk(record, measured, self.plan.seeds, begun_at, seconds)
         self.unsaved.append(tables)
+        self.sinks.write(tables, self.step)
         bar.advance(steps, tables, measured.headline)
 
     def _check_faults(self, record: EpisodeRecord) -> None:

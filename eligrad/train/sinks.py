@@ -176,8 +176,11 @@ def check_sinks(names: Sequence[str], folder: Path | None) -> None:
 class Sinks:
     """Several sinks as one. One that fails is left, with a warning, and training goes on."""
 
-    def __init__(self, names: Sequence[str], subject: Subject) -> None:
+    def __init__(self) -> None:
         self._working: dict[str, Sink] = {}
+
+    def open(self, names: Sequence[str], subject: Subject) -> None:
+        """Begins to send to the sinks of these names."""
         for name in dict.fromkeys(names):
             try:
                 self._working[name] = SINKS[name](subject)

@@ -84,6 +84,14 @@ def test_statistics_of_seeds():
     assert data["facts"].endswith("2 not finished · 1 diverged")
 
 
+def test_runs_that_are_still_trained_have_scores_too():
+    those = made()
+    expected = data_of(those)["statistics"]
+    scores = ["return_last", "return_all", "return_area"]
+    those.runs.loc[those.runs["agent"] == "qrc", scores] = np.nan
+    assert data_of(those)["statistics"] == expected
+
+
 def test_interquartile_mean_on_the_common_scale():
     """Eight runs of QRC(λ): the two lowest and the two highest of them do not count."""
     those = made(envs=("A", "B"), seeds=4)
@@ -270,9 +278,13 @@ def test_a_report_of_trained_runs(tmp_path, quick_compilation, capsys):
 
 def test_refusals(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
+    (tmp_path / "begun").mkdir()
+    plan = next(iter(made().configs.values()))["configuration"] | {"seeds": [0]}
+    (tmp_path / "begun" / "config.json").write_text(json.dumps({"plan": plan, "sessions": []}))
     for where, out, message in (
         (tmp_path / "empty", tmp_path / "a.html", "holds no runs"),
         (tmp_path / "absent", tmp_path / "a.html", "there is no folder"),
+        (tmp_path / "begun", tmp_path / "a.html", "holds no metrics yet"),
         (tmp_path, tmp_path / "no" / "a.html", "out is .*no folder"),
     ):
         with pytest.raises((ValueError, OSError), match=message):
@@ -281,7 +293,7 @@ def test_refusals(tmp_path, capsys):
             cli.main(["report", str(where), "-o", str(out)])
         assert leaving.value.code == 2
         assert "eligrad report:" in capsys.readouterr().err
-    assert [each.name for each in tmp_path.iterdir()] == ["empty"]
+    assert {each.name for each in tmp_path.iterdir()} == {"empty", "begun"}
 
 
 def test_the_wheel_has_what_the_page_is_made_of(tmp_path):

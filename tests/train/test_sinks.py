@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from eligrad import cli_train
 from eligrad.envs.names import UnknownName
-from eligrad.train import sinks
+from eligrad.train import resume, sinks, train
 from eligrad.train.metrics import Tables
 from eligrad.train.sinks import Sinks, Subject, check_sinks, scalars
+from tests.train import tiny
 
 SEEDS = [5, 9]
 
@@ -51,6 +53,12 @@ def subject(folder: Path, step: int = 0) -> Subject:
     return Subject(folder, "QRC(λ) on a <world>", config, step)
 
 
+def opened(*names: str, of: Subject) -> Sinks:
+    several = Sinks()
+    several.open(names, of)
+    return several
+
+
 def test_scalars_of_a_chunk():
     rows = scalars(chunk(1000))
     assert rows[0] == OF_SEED_5
@@ -69,7 +77,7 @@ def test_runs_that_share_a_seed_have_names_of_their_own(tmp_path):
 def test_tensorboard_reads_what_was_sent(tmp_path):
     pytest.importorskip("tensorboard", reason="the sink needs eligrad[sinks]")
     for begin, chunks in ((0, (1000, 2000, 3000)), (2000, (3000,))):
-        sink = Sinks(["tensorboard"], subject(tmp_path, begin))
+        sink = opened("tensorboard", of=subject(tmp_path, begin))
         for step in chunks:
             sink.write(chunk(step), step)
         sink.close()
@@ -98,7 +106,7 @@ def test_wandb_offline_reads_what_was_sent(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_SILENT", "true")
     run = tmp_path / "run"
     run.mkdir()
-    sink = Sinks(["wandb"], subject(run))
+    sink = opened("wandb", of=subject(run))
     sink.write(chunk(1000), 1000)
     sink.write(chunk(2000), 2000)
     sink.close()
@@ -168,7 +176,7 @@ def test_a_sink_that_fails_is_warned_of_once_and_left(tmp_path, monkeypatch):
     bad, good = Failing(2), Failing(-1)
     monkeypatch.setitem(sinks.SINKS, "bad", lambda _: bad)
     monkeypatch.setitem(sinks.SINKS, "good", lambda _: good)
-    several = Sinks(["bad", "good"], subject(tmp_path))
+    several = opened("bad", "good", of=subject(tmp_path))
     several.write(chunk(1), 1)
     with pytest.warns(UserWarning, match=r"sink 'bad' failed \(OSError: no space left\)"):
         several.write(chunk(2), 2)
@@ -184,7 +192,7 @@ def test_a_sink_that_cannot_begin_or_end_is_warned_of(tmp_path, monkeypatch):
     monkeypatch.setitem(sinks.SINKS, "shy", refuse)
     monkeypatch.setitem(sinks.SINKS, "late", lambda _: Failing(0))
     with pytest.warns(UserWarning, match="'shy' failed"):
-        several = Sinks(["shy", "late"], subject(tmp_path))
+        several = opened("shy", "late", of=subject(tmp_path))
     several.write(chunk(1), 1)
     with pytest.warns(UserWarning, match="'late' failed"):
         several.close()
@@ -198,3 +206,56 @@ def test_sinks_are_refused_before_work(tmp_path, monkeypatch):
     monkeypatch.setitem(sinks.SINKS, "absent_package", Failing)
     with pytest.raises(ImportError, match=r"eligrad\[sinks\]"):
         check_sinks(["absent_package"], tmp_path)
+
+
+class Remembers:
+    """A sink that keeps all it is sent, and what it was told first."""
+
+    def __init__(self, told: Subject) -> None:
+        self.told, self.sent, self.closed = told, [], False
+
+    def write(self, tables: Tables, step: int) -> None:
+        self.sent.append((step, tables))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_sinks_get_the_rows_that_the_folder_gets(tmp_path, monkeypatch, quick_compilation):
+    """Chunk by chunk, over two sessions; one that fails stops nothing."""
+    made = []
+    monkeypatch.setitem(
+        sinks.SINKS, "memory", lambda told: made.append(Remembers(told)) or made[-1]
+    )
+    monkeypatch.setitem(sinks.SINKS, "bad", lambda _: Failing(2))
+    monkeypatch.setattr(sinks, "import_optional", lambda *_, **__: None)
+    agent, out = tiny.agent(), tmp_path / "run"
+    with pytest.warns(UserWarning, match="'bad' failed") as warned:
+        train(agent, tiny.ENV, steps=60, seeds=SEEDS, chunk=20, out=out, sinks=["memory", "bad"])
+    assert len([each for each in warned if "sink" in str(each.message)]) == 1
+    result = resume(out, steps=80, agent=agent, env=tiny.ENV, sinks=["memory"])
+    first, second = made
+    assert first.closed
+    assert second.closed
+    assert [step for step, _ in first.sent + second.sent] == [20, 40, 60, 80]
+    assert (first.told.step, second.told.step) == (0, 60)
+    assert first.told.names == ["seed-5", "seed-9"]
+    assert len(second.told.config["sessions"]) == 2
+    sent = Tables.join([tables for _, tables in first.sent + second.sent])
+    assert sent.episodes.equals(result.episodes)
+    assert sent.chunks.equals(result.chunks)
+
+
+def test_training_refuses_a_sink_before_it_writes(tmp_path):
+    with pytest.raises(UnknownName, match="unknown sink 'tensor-board'"):
+        train("qrc", tiny.ENV, steps=10, out=tmp_path / "run", sinks=["tensor-board"])
+    with pytest.raises(ValueError, match="without `out`"):
+        train("qrc", tiny.ENV, steps=10, sinks=["tensorboard"])
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_command_line_names_sinks(tmp_path):
+    run = ["qrc", "MinAtar/Breakout-v1", "--steps", "10", "--out", str(tmp_path / "run")]
+    assert cli_train.parse(run).sink == ()
+    both = cli_train.parse([*run, "--sink", "tensorboard", "--sink", "wandb"])
+    assert both.sink == ("tensorboard", "wandb")

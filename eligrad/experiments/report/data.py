@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from eligrad.experiments.curves import learning_curves
+from eligrad.experiments.curves import areas, final_returns, learning_curves
 from eligrad.experiments.frames import Table, scores
 from eligrad.experiments.palette import COLOURS, DASHES, Style, styles
 from eligrad.experiments.report.algorithms import Algorithm, differing, group, varied
@@ -36,6 +36,7 @@ Configs = Mapping[str, Mapping[str, Any]]
 
 def report_data(runs: Table, episodes: Table, configs: Configs) -> dict[str, Any]:
     """All of it; the page's scripts compute nothing but smoothing."""
+    runs = _with_scores(runs, episodes)
     algorithms, place = group(runs)
     environments = list(dict.fromkeys(runs["env"]))
     runs = runs.assign(algorithm=place, environment=runs["env"].map(environments.index))
@@ -58,6 +59,19 @@ def report_data(runs: Table, episodes: Table, configs: Configs) -> dict[str, Any
         "runs": [_run(row) for row in runs.to_dict("records")],
         "sessions": _sessions(configs),
     }
+
+
+def _with_scores(runs: Table, episodes: Table) -> Table:
+    """Runs without a summary yet, scored by the episodes that they have ended so far."""
+    unscored = runs["return_all"].isna()
+    if not unscored.any():
+        return runs
+    runs, those = runs.copy(), runs[unscored]
+    means = episodes.groupby("run", observed=True)["return"].mean()
+    runs.loc[unscored, "return_all"] = means.reindex(those["run"]).to_numpy(np.float64)
+    runs.loc[unscored, "return_last"] = final_returns(those, episodes)
+    runs.loc[unscored, "return_area"] = areas(those, episodes)
+    return runs
 
 
 def _algorithms(algorithms: Sequence[Algorithm]) -> list[dict[str, Any]]:

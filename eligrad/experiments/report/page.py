@@ -36,7 +36,10 @@ def write_report(store: str | Path, out: str | Path, title: str | None = None) -
         }
         for record in scan(store)
     }
-    page = build_report(runs, load_episodes(store), configs, title or store.resolve().name)
+    episodes = load_episodes(store)
+    if "step" not in episodes:
+        raise ValueError(f"{store} holds no metrics yet: no run in it has reached a checkpoint")
+    page = build_report(runs, episodes, configs, title or store.resolve().name)
     with replacing(out) as partial:
         partial.write_text(page, encoding="utf-8")
     return out
