@@ -101,7 +101,7 @@ def whole_number(name: str, value: Any) -> int:
     return int(number)
 
 
-def chunk_for(steps: int, rollout: int) -> int:
+def chunk_for(steps: int, rollout: int = 1) -> int:
     """A rollout, for an agent that learns from those.
 
     Else about `CHUNK` steps, so that chunks fill the total: another size is compiled once more.
@@ -128,7 +128,7 @@ def env_seeds(seeds: Sequence[int], begun_at: int = 0) -> np.ndarray:
     return np.array([sequence.generate_state(1)[0] >> 1 for sequence in sequences], np.int64)
 
 
-def make_settings(preset: str, changes: dict[str, Any], runs: int) -> dict[str, Any]:
+def make_settings(preset: str, changes: dict[str, Any], runs: int = 1) -> dict[str, Any]:
     """The settings of a named agent with some of them changed, checked by name and value."""
     if preset not in PRESETS:
         raise UnknownName("agent", preset, PRESETS)

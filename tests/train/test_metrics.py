@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import Array
 
 from eligrad.train.figure import curves
 from eligrad.train.metrics import Tables, tables_of_chunk
-from eligrad.train.stream import StepRecord
+from eligrad.train.stream import StepRecord, measure_steps
 from eligrad.train.summary import as_text, summarise
 
 SEEDS = [5, 9]
@@ -21,18 +26,36 @@ def chunk(begun_at: int) -> Tables:
         episode_length=np.array([[1, 2, 1, 2], [1, 2, 3, 1]], np.int32),
         td_error=np.array([[1, -3, 0, 0], [0, 2e6, np.nan, 1]], np.float32),
     )
-    return tables_of_chunk(record, SEEDS, begun_at, epsilon=0.5, seconds=2.0)
+    return tables(record, SEEDS, begun_at)
+
+
+def tables(record: StepRecord, seeds: list[int], begun_at: int) -> Tables:
+    """The tables of an agent that explores with ε = 0.5, in chunks of two seconds."""
+    agents = jax.vmap(Curious)(jnp.full(len(seeds), 0.5))
+    measured = measure_steps(agents, jnp.zeros(len(seeds), jnp.int32), record)
+    return tables_of_chunk(record, measured, seeds, begun_at, seconds=2.0)
+
+
+class Curious(NamedTuple):
+    """All that is asked of an agent here."""
+
+    exploration: Array
+
+    def epsilon(self, step: Array) -> Array:
+        """The same at every step."""
+        return self.exploration
 
 
 def test_tables_of_a_chunk():
     episodes, chunks = chunk(begun_at=100)
     assert episodes.to_pylist() == [
-        {"seed": 5, "step": 102, "return": 2.0, "length": 2},
-        {"seed": 5, "step": 104, "return": 4.0, "length": 2},
-        {"seed": 9, "step": 103, "return": 30.0, "length": 3},
+        {"run": 0, "seed": 5, "step": 102, "return": 2.0, "length": 2},
+        {"run": 0, "seed": 5, "step": 104, "return": 4.0, "length": 2},
+        {"run": 1, "seed": 9, "step": 103, "return": 30.0, "length": 3},
     ]
     first, second = chunks.to_pylist()
     assert first == {
+        "run": 0,
         "seed": 5,
         "step": 104,
         "mean_abs_td_error": 1.0,
@@ -81,8 +104,9 @@ def test_area_weights_by_length():
         np.array([[1, 1, 2, 3]], np.int32),
         np.zeros((1, 4), np.float32),
     )
-    tables = tables_of_chunk(record, [0], 0, 0.0, 1.0)
-    assert summarise(tables, [0], 4)["seeds"][0]["return_area"] == pytest.approx((1 + 3 * 5) / 4)
+    assert summarise(tables(record, [0], 0), [0], 4)["seeds"][0]["return_area"] == pytest.approx(
+        (1 + 3 * 5) / 4
+    )
 
 
 def test_curves():
