@@ -172,6 +172,7 @@ def test_atari_through_ale():
         _, steps = play(copies, [0], [np.array([2])] * 3)
         assert steps[-1].observation.dtype == np.uint8
         assert copies.snapshot() is None
+        assert copies.obstacle == "AtariEnv.ale is a ale_py._ale_py.ALEInterface"
 
 
 @pytest.mark.parametrize("workers", ["loop", "threads"])

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import collections
+import enum
+import random
+
 import gymnasium
+import mujoco
 import numpy as np
 import pytest
+from gymnasium.envs.mujoco.half_cheetah_v5 import HalfCheetahEnv
 
 from eligrad.envs import make
 from eligrad.envs import spaces as ours
 from eligrad.envs.gymnasium import GymnasiumEnvironment, snapshot
+from tests.envs.test_encoding import read, written
 from tests.envs.test_gymnasium import assert_equal_transitions
 from tests.envs.tiny import Counter, Opaque, limited
 
@@ -48,11 +55,16 @@ def assert_continues(env, workers: str = "loop") -> None:
     "env_id",
     [
         "HalfCheetah-v5",
+        "HalfCheetah-v4",
         "Ant-v5",
-        "Walker2d-v5",
-        "Hopper-v5",
         "Ant-v4",
+        "Walker2d-v5",
+        "Hopper-v4",
         "Humanoid-v5",
+        "Reacher-v5",
+        "Swimmer-v5",
+        "Pusher-v5",
+        "InvertedPendulum-v5",
         "CartPole-v1",
     ],
 )
@@ -86,11 +98,154 @@ def test_positions_and_velocities_alone_would_not_do():
     assert env.step(action)[1] != other.step(action)[1]
 
 
-def test_what_cannot_be_told_has_no_snapshot():
-    with GymnasiumEnvironment(Opaque).open(1) as copies:
+class Mood(enum.Enum):
+    CALM = 1
+    ANGRY = 2
+
+
+class Memory:
+    def __init__(self, shape):
+        self.seen = np.zeros(shape)
+        self.last = self.seen[-1]  # written through the one, read through the other
+
+
+def make_clock():
+    ticks = 0
+
+    def tick():
+        nonlocal ticks
+        ticks += 1
+        return ticks
+
+    return tick
+
+
+class Intricate(Counter):
+    """Its rewards depend on state of every kind that a Python environment may have."""
+
+    def __init__(self):
+        super().__init__(length=3)
+        self.action_space = gymnasium.spaces.Discrete(2, seed=5)
+        self.mood = Mood.CALM
+        self.memory = Memory((4, 3))
+        self.watched = [self.memory, {"memory": self.memory}]
+        self.clock = make_clock()
+        self.look = self._look
+        self.dice = random.Random(1)
+        self.old_dice = np.random.RandomState(2)
+        self.recent = collections.deque([0.0], maxlen=3)
+        self.part = gymnasium.utils.EzPickle(1)  # pickles without its state
+        self.part.level = 0
+
+    def _look(self):
+        return self.watched[1]["memory"].last.sum()
+
+    def step(self, action):
+        observation, _, ended, cut, info = super().step(action)
+        self.mood = Mood.ANGRY if self.clock() % 3 else Mood.CALM
+        self.part.level += action
+        self.memory.seen[-1, 0] += self.dice.gauss(0, 1) + self.old_dice.normal()
+        self.memory.seen[-1, 1] = float(self.action_space.sample())
+        self.recent.append(self.look() + self.mood.value + self.part.level)
+        return observation, sum(self.recent), ended, cut, info
+
+
+def test_every_kind_of_state_continues():
+    assert_continues(GymnasiumEnvironment(Intricate))
+
+
+class Heavier(HalfCheetahEnv):
+    """Draws masses, gravity and time step for each episode."""
+
+    def reset_model(self):
+        self.model.body_mass[1:] *= self.np_random.uniform(0.8, 1.25, self.model.nbody - 1)
+        self.model.opt.gravity[2] = -self.np_random.uniform(8.0, 11.0)
+        self.model.opt.timestep = self.np_random.uniform(0.008, 0.012)
+        return super().reset_model()
+
+
+def test_models_that_change_continue():
+    assert_continues(GymnasiumEnvironment(Heavier, max_episode_steps=30))
+
+
+class Flagged(Heavier):
+    def reset_model(self):
+        self.model.opt.iterations += 1
+        return super().reset_model()
+
+
+class Sleepy(Heavier):
+    def __init__(self):
+        super().__init__()
+        self.model.opt.enableflags |= mujoco.mjtEnableBit.mjENBL_SLEEP
+
+
+class Outgrown(Counter):
+    """Makes an object that was not there when it was built."""
+
+    def reset(self, *, seed=None, options=None):
+        self.memory = Memory(3)
+        return super().reset(seed=seed, options=options)
+
+
+class Borrowed(Counter):
+    """Draws from random numbers that it does not hold itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.draw = random.Random(0).random
+
+
+@pytest.mark.parametrize(
+    ("kind", "obstacle"),
+    [
+        (Opaque, "Opaque.handle is a builtins.generator"),
+        (Outgrown, "Outgrown.memory is a tests.envs.test_snapshot.Memory"),
+        (Borrowed, "random is a method of a random.Random"),
+        (Flagged, "MjModel has other kinds, flags, indices or shapes than it was built with"),
+        (Sleepy, "MjData has plugins or sleeping bodies, whose state is not numbers"),
+    ],
+)
+@pytest.mark.parametrize("workers", ["loop", "threads"])
+def test_what_cannot_be_told_has_no_snapshot(kind, obstacle, workers):
+    with GymnasiumEnvironment(kind).open(2, workers) as copies:
+        copies.reset([0, 1])
+        assert copies.snapshot() is None
+        assert copies.obstacle == obstacle
+
+
+def test_processes_say_what_cannot_be_told():
+    with GymnasiumEnvironment(Opaque).open(1, "processes") as copies:
         copies.reset([0])
         assert copies.snapshot() is None
         assert copies.obstacle == "Opaque.handle is a builtins.generator"
+
+
+@pytest.mark.parametrize("change", ["qpos", "clock", "attribute", "missing", "header"])
+def test_a_forged_snapshot_changes_nothing(change):
+    kind = HalfCheetahEnv if change == "qpos" else Intricate
+    with GymnasiumEnvironment(kind).open(1) as copies:
+        copies.reset([0])
+        saved = copies.snapshot()
+        assert saved is not None
+        document, raw = read(saved[0])
+        values, objects = document["values"], document["objects"]
+        if change == "qpos":
+            fields = objects[values["MjData"]["object"]][1]
+            (node,) = [node for name, node in fields if name == "qpos"]
+            objects[node["object"]][2:4] = [[1, 9], [0, 1]]
+        elif change == "clock":
+            values["tick"] = 3
+        elif change == "attribute":
+            objects[values["Memory"]["object"]] = ["list", [1]]
+        elif change == "missing":
+            del values["Memory"]
+        else:
+            document["header"] = []
+        before = copies.snapshot()
+        with pytest.raises(ValueError, match="no snapshot, or damaged"):
+            copies.restore([written(document, raw)])
+        assert copies.snapshot() == before
 
 
 def test_snapshots_of_others_are_refused(monkeypatch):

@@ -11,7 +11,9 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import operator
 import random
+import re
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -19,10 +21,14 @@ from typing import Any
 
 import numpy as np
 
+LARGEST = 2**26
+"""Bytes of arrays in one snapshot: tables of data, held by every copy, would fill the disk."""
+
 _MAGIC = b"eligrad snapshot 1\n"
 _LENGTH = struct.Struct("<Q")
 _PLAIN = (type(None), bool, int, float, str)
 _NUMBERS = "biufcSUMm"  # kinds of arrays that hold values, not references
+_DTYPE = re.compile(rf"[<>|][{_NUMBERS}]\d+(\[\w+\])?")
 _BIT_GENERATORS = {
     kind.__name__: kind
     for kind in (
@@ -100,6 +106,7 @@ class _Encoder:
         self.objects: list[Any] = []
         self.raw: list[bytes] = []
         self._parts = {id(part): number for number, part in enumerate(parts)}
+        self._size = 0
         self._numbers: dict[int, int] = {}
         self._alive: list[Any] = []  # an id means nothing once its object is gone
 
@@ -140,7 +147,8 @@ class _Encoder:
         if isinstance(value, np.dtype):
             return ["dtype", _name_of(value, where)]
         if isinstance(value, np.generic):
-            return ["scalar", _name_of(value.dtype, where), value.tobytes().hex()]
+            raw = value.tobytes()[: value.dtype.itemsize]  # an empty string would have four
+            return ["scalar", _name_of(value.dtype, where), raw.hex()]
         if kind is np.ndarray:
             return self._describe_array(value, where)
         if kind is random.Random:
@@ -159,6 +167,9 @@ class _Encoder:
         # The order of the axes in memory is kept, since sums depend on it in their last bits.
         axes = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
         dense = array.transpose(axes)
+        self._size += array.nbytes
+        if self._size > LARGEST:
+            raise NotData(f"{where} brings it to {self._size:,} bytes; {LARGEST:,} are accepted")
         self.raw.append(dense.tobytes())
         return ["array", dtype, list(dense.shape), np.argsort(axes).tolist(), len(self.raw) - 1]
 
@@ -254,7 +265,7 @@ class _Decoder:
         return np.random.SeedSequence(
             self.decode(entropy),
             spawn_key=self.decode(spawn_key),
-            n_children_spawned=spawned,
+            n_children_spawned=operator.index(spawned),
         )
 
     def random(self, state: Any) -> random.Random:
@@ -291,10 +302,9 @@ def _name_of(dtype: np.dtype, where: str) -> str:
 
 
 def _dtype_of(name: str) -> np.dtype:
-    dtype = np.dtype(name)
-    if dtype.kind not in _NUMBERS:  # above all no pointers to Python objects
+    if not _DTYPE.fullmatch(name):  # above all no pointers to Python objects
         raise ValueError(f"dtype {name!r}")
-    return dtype
+    return np.dtype(name)
 
 
 def _inside(state: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,8 @@ import numpy as np
 
 from eligrad.envs.gymnasium.encoding import NotData
 
+_SHAPES = ("mesh_", "skin_", "bvh_", "oct_")  # large, and made when a model is compiled
+
 
 def is_model(value: Any) -> bool:
     """Whether this is an `MjModel`; MuJoCo need not be installed."""
@@ -30,58 +32,53 @@ def is_data(value: Any) -> bool:
 
 
 class ModelPart:
-    """An `MjModel`: the task's numbers, which few environments change while they run."""
+    """An `MjModel`: the numbers of the task, which an environment may change as it runs."""
 
     def __init__(self, model: Any) -> None:
         self.object = model
-        structs = {"": model, "opt.": model.opt, "stat.": model.stat}
         self._numbers: dict[str, tuple[Any, str]] = {}
-        self._whole_numbers: list[tuple[Any, str]] = []
-        for prefix, struct in structs.items():
+        self._others: list[tuple[Any, str]] = []
+        for prefix, struct in (("", model), ("opt.", model.opt), ("stat.", model.stat)):
             for name, value in _fields(struct):
-                if np.asarray(value).dtype.kind == "f":
+                if np.asarray(value).dtype.kind == "f" and not name.startswith(_SHAPES):
                     self._numbers[prefix + name] = (struct, name)
                 else:
-                    self._whole_numbers.append((struct, name))
-        self._built = {name: self._number(name).copy() for name in self._numbers}
-        self._built_checksum = self._checksum()
-        self.identity = f"mujoco.MjModel {self._built_checksum:08x}"
+                    self._others.append((struct, name))
+        self._checksum_when_built = self._checksum()
+        self.identity = f"mujoco.MjModel {self._checksum_when_built:08x}"
 
     def children(self) -> list[Any]:
         """Nothing else is reached through it."""
         return []
 
-    def state(self, where: str) -> dict[str, Any]:
-        """The numbers that are not those it was built with."""
-        if self._checksum() != self._built_checksum:
+    def state(self, where: str) -> dict[str, np.ndarray]:
+        """All floating-point numbers but those of shapes."""
+        if self._checksum() != self._checksum_when_built:
             raise NotData(
-                f"{where} has other whole numbers (kinds, flags, indices) than when built"
+                f"{where} has other kinds, flags, indices or shapes than it was built with"
             )
-        now = {name: self._number(name) for name in self._numbers}
-        built = self._built
-        return {n: v.copy() for n, v in now.items() if v.tobytes() != built[n].tobytes()}
+        return {name: self._get(name).copy() for name in self._numbers}
 
     def check(self, state: Any) -> None:
         """Refuses what does not fit."""
-        _check_arrays(state, self._built)
+        _check_arrays(state, {name: self._get(name) for name in self._numbers})
 
     def put(self, state: dict[str, np.ndarray]) -> None:
-        """Writes them back; the others become what they were built as."""
-        for name, value in (self._built | state).items():
-            struct, field = self._numbers[name]
-            if value.ndim:
-                getattr(struct, field)[...] = value
+        """Writes them back in place."""
+        for name, (struct, field) in self._numbers.items():
+            if state[name].ndim:
+                getattr(struct, field)[...] = state[name]
             else:
-                setattr(struct, field, float(value))
+                setattr(struct, field, float(state[name]))
 
-    def _number(self, name: str) -> np.ndarray:
+    def _get(self, name: str) -> np.ndarray:
         struct, field = self._numbers[name]
         return np.asarray(getattr(struct, field))
 
     def _checksum(self) -> int:
         checksum = 0
-        for struct, field in self._whole_numbers:
-            checksum = zlib.crc32(np.asarray(getattr(struct, field)).data, checksum)
+        for struct, field in self._others:
+            checksum = zlib.crc32(np.asarray(getattr(struct, field)).tobytes(), checksum)
         return checksum
 
 
@@ -106,24 +103,22 @@ class DataPart:
 
     def state(self, where: str) -> dict[str, Any]:
         """All floating-point numbers, and which equality constraints are active."""
-        model, data = self.object.model, self.object
-        mujoco = sys.modules["mujoco"]
-        sleep = getattr(mujoco.mjtEnableBit, "mjENBL_SLEEP", 0)
+        model = self.object.model
+        sleep = getattr(sys.modules["mujoco"].mjtEnableBit, "mjENBL_SLEEP", 0)
         if model.nplugin or model.opt.enableflags & int(sleep):
             raise NotData(f"{where} has plugins or sleeping bodies, whose state is not numbers")
-        numbers = {name: getattr(data, name).copy() for name in self._names}
-        return numbers | {
-            "time": np.asarray(data.time),
-            "eq_active": data.eq_active != 0,
-        }
+        if model.nq and "qpos" not in self._names:
+            raise NotData(f"{where} keeps its numbers where this version does not find them")
+        return self._now()
 
     def check(self, state: Any) -> None:
         """Refuses what does not fit."""
+        _check_arrays(state, self._now())
+
+    def _now(self) -> dict[str, np.ndarray]:
         data = self.object
-        like = {name: getattr(data, name) for name in self._names}
-        _check_arrays(state, like | {"time": np.float64(), "eq_active": data.eq_active != 0})
-        if len(state) != len(like) + 2:
-            raise ValueError("fields of mujoco.MjData are missing")
+        numbers = {name: getattr(data, name).copy() for name in self._names}
+        return numbers | {"time": np.asarray(data.time), "eq_active": data.eq_active != 0}
 
     def put(self, state: dict[str, np.ndarray]) -> None:
         """Writes them back in place; contacts are found again by the next step."""
@@ -137,14 +132,13 @@ class DataPart:
 def _fields(struct: Any) -> list[tuple[str, Any]]:
     """The numbers and arrays of one of MuJoCo's structs, with their names."""
     values = ((name, getattr(struct, name)) for name in dir(struct) if not name.startswith("_"))
-    return [(n, v) for n, v in values if isinstance(v, (int, float, bytes, np.ndarray))]
+    kinds = (int, float, bytes, np.ndarray)
+    return [(name, v) for name, v in values if isinstance(v, kinds) and np.size(v)]
 
 
-def _check_arrays(state: Any, like: dict[str, Any]) -> None:
-    for name, array in state.items():
-        wanted = like[name]
-        if array.shape != wanted.shape or array.dtype != wanted.dtype:
-            raise ValueError(
-                f"{name} is {array.dtype}{list(array.shape)}; "
-                f"{wanted.dtype}{list(wanted.shape)} is accepted"
-            )
+def _check_arrays(state: Any, like: dict[str, np.ndarray]) -> None:
+    if state.keys() != like.keys():
+        raise ValueError(f"other fields: {sorted(state.keys() ^ like.keys())}")
+    for name, wanted in like.items():
+        if (state[name].shape, state[name].dtype) != (wanted.shape, wanted.dtype):
+            raise ValueError(f"{name} has another shape or dtype: {state[name]!r:.99}")

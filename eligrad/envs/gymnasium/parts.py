@@ -73,7 +73,7 @@ class FunctionPart:
     def __init__(self, function: types.FunctionType) -> None:
         self.object = function
         self.identity = _qualified(function)
-        self._cells = function.__closure__ or ()
+        self._cells = [cell for cell in function.__closure__ or () if _is_filled(cell)]
 
     def children(self) -> list[Any]:
         """Where further parts may be."""
@@ -102,7 +102,9 @@ class FixedPart:
         self.identity = _qualified(obj)
 
     def children(self) -> list[Any]:
-        """What a method belongs to."""
+        """What a method belongs to; of one member of an enumeration, all."""
+        if isinstance(self.object, enum.Enum):
+            return list(type(self.object))
         return [self._owner] if self._owner is not None else []
 
     def state(self, where: str) -> Any:
@@ -173,7 +175,19 @@ def _has_attributes_only(value: Any) -> bool:
     )
 
 
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
 def _qualified(value: Any) -> str:
+    if isinstance(value, enum.Enum):
+        return f"{_qualified(type(value))}.{value.name}"
+    if isinstance(value, types.ModuleType):
+        return value.__name__
     if not hasattr(value, "__qualname__"):
         return _qualified(type(value))
     return f"{value.__module__}.{value.__qualname__}"

@@ -29,7 +29,7 @@ class Snapshots:
         self._chain = chain_of(env)
         self._parts: dict[str, Part] = {}
         for number, part in enumerate(find_parts(self._chain)):
-            name = part.identity.rpartition(".")[-1]
+            name = part.identity.partition(" ")[0].rpartition(".")[-1]
             self._parts[f"{name} ({number})" if name in self._parts else name] = part
         self._objects = [part.object for part in self._parts.values()]
 
