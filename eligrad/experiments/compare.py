@@ -23,7 +23,11 @@ from eligrad.train.curve import mean_and_error
 POWER = 0.8
 """How often a difference is found that counts as one that could have been seen."""
 
+STAGE_ONE = "stage-1"
+"""Folder of the runs by which configurations are chosen."""
+
 _NEEDED = (
+    "run",
     "agent", "title", "env", "seed", "steps", "finished", "config_hash", "diverged_step",
 )  # fmt: skip
 
@@ -36,8 +40,8 @@ def compare(
     Each side holds the runs of one configuration, on one environment or several; a configuration
     may differ from one environment to the next. Environments that one side lacks and unfinished
     runs are left out and pointed out; on each environment all runs must be planned for the same
-    number of steps. A column `stage`, if there is one, says 1 for the runs by which a
-    configuration was chosen: those flatter it.
+    number of steps. Runs by which a configuration was chosen flatter it, and are pointed out: those
+    from the folder `stage-1` of the two-stage protocol, or with 1 in a column `stage`.
     """
     warnings: list[str] = []
     for side, runs in (("a", runs_a), ("b", runs_b)):
@@ -116,7 +120,10 @@ def _finished(name: str, runs: Table, warnings: list[str]) -> Table:
 
 
 def _warn_of_selection(name: str, runs: Table, warnings: list[str]) -> None:
-    if "stage" in runs.columns and (runs["stage"] == 1).any():
+    first = runs["run"].astype(str).str.contains(rf"(?:^|/){STAGE_ONE}/")
+    if "stage" in runs.columns:
+        first |= runs["stage"] == 1
+    if first.any():
         warnings.append(
             f"{name} was chosen by these very runs, out of several configurations: its scores here "
             "are partly luck and too high. Run it again on fresh seeds and compare those."

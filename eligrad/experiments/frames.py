@@ -106,7 +106,7 @@ def shown(value: Any) -> str:
     """A setting's value as a figure prints it; small and large numbers as 3e-4 and 1e6."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         return str(value)
-    if value == 0 or 0.01 <= abs(value) < 1e5:
+    if value == 0 or 0.01 <= abs(value) < 1e5 or not np.isfinite(value):
         return f"{value:g}"
     mantissa, exponent = f"{value:e}".split("e")
     return f"{float(mantissa):g}e{int(exponent)}"

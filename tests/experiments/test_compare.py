@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from eligrad.envs.names import UnknownName
+from eligrad.experiments import two_stage
 from eligrad.experiments.bootstrap import Bootstrap
 from eligrad.experiments.compare import compare
 from eligrad.experiments.statistics import holm
@@ -168,6 +169,8 @@ def test_selection_is_pointed_out():
     assert "QRC(λ) was chosen by these very runs" in chosen.warnings[0]
     assert len(chosen.warnings) == 1
     assert not compare(a, b, bootstrap=QUICK).warnings
+    b["run"] = [f"sweep/{two_stage.STAGE_ONE}/runs/{run}" for run in b["run"]]
+    assert "QC(λ) was chosen by these very runs" in compare(a, b, bootstrap=QUICK).warnings[0]
 
 
 def test_variants_are_told_apart_by_their_settings():
