@@ -190,7 +190,8 @@ def test_settings_that_cannot_be_shown():
 @pytest.mark.parametrize(
     ("value", "text"),
     [(1e-4, "1e-4"), (3e-5, "3e-5"), (0.01, "0.01"), (0, "0"), (-2e-3, "-2e-3"), (1e6, "1e6"),
-     ("obgd", "obgd"), (np.nan, "nan"), (np.inf, "inf"), (True, "True"), (np.float64(0.95), "0.95")],
+     ("obgd", "obgd"), (np.nan, "nan"), (np.inf, "inf"), (True, "True"),
+     (np.float64(0.95), "0.95")],
 )  # fmt: skip
 def test_values_as_shown(value, text):
     assert shown(value) == text
