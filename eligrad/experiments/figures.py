@@ -98,7 +98,10 @@ def learning_curves(runs: Table, episodes: Table, points: int = POINTS) -> Any:
 
 
 def speed_bars(runs: Table, column: str = "steps_per_second") -> Any:
-    """Bars of speed by environment and agent: mean over the runs, with its standard error."""
+    """Bars of speed by environment and agent: mean over the runs, with its standard error.
+
+    Runs of one program share its time: where all do, there is no error to show.
+    """
     require(runs, ["env", column], "runs")
     lines, envs = lines_of(runs), sorted(runs["env"].unique())
     figure = blank(max(4.8, 1.2 + 0.5 * len(lines) * len(envs)), 4.2)
@@ -113,7 +116,7 @@ def speed_bars(runs: Table, column: str = "steps_per_second") -> Any:
                 number + (place - (len(lines) - 1) / 2) * width,
                 mean,
                 0.92 * width,
-                yerr=None if np.isnan(error) else error,
+                yerr=error if error > 0 else None,
                 capsize=3,
                 color=line.style.colour,
                 # White, since it is drawn in the colour of the edge.

@@ -89,7 +89,8 @@ def test_speed_bars(runs):
     assert len(panel.patches) == 3
     assert set(heights.values()) == {100.5}
     assert panel.get_ylim()[0] == 0
-    assert "101" in words(figure) or "100" in words(figure)
+    assert panel.collections  # the whiskers
+    assert not figures.speed_bars(runs.assign(steps_per_second=7.0)).axes[0].collections
 
 
 def test_performance_profiles(runs):
