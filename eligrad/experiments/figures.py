@@ -109,14 +109,15 @@ def speed_bars(runs: Table, column: str = "steps_per_second") -> Any:
     width = 0.8 / len(lines)
     for place, line in enumerate(lines):
         for number, env in enumerate(envs):
-            mean, error = mean_and_error(line.runs[column][line.runs["env"] == env].to_numpy())
-            if np.isnan(mean):
+            speeds = line.runs[column][line.runs["env"] == env].dropna().to_numpy()
+            if not len(speeds):
                 continue
+            mean, error = mean_and_error(speeds)
             bars = panel.bar(
                 number + (place - (len(lines) - 1) / 2) * width,
                 mean,
                 0.92 * width,
-                yerr=error if error > 0 else None,
+                yerr=error if np.ptp(speeds) > 0 else None,
                 capsize=3,
                 color=line.style.colour,
                 # White, since it is drawn in the colour of the edge.
