@@ -292,15 +292,19 @@ def matching(png: bytes, colour: tuple[int, int, int]) -> int:
 
 def test_it_is_dark_where_that_is_preferred(page, path):
     paper = "return getComputedStyle(document.body).backgroundColor"
+    strokes = (
+        "return [...document.querySelectorAll('#panels path.mean')]"
+        ".map((path) => getComputedStyle(path).stroke)"
+    )
     assert page.run(paper) == "rgb(255, 255, 255)"
+    light = set(page.run(strokes))
     with Browser("--blink-settings=preferredColorScheme=0") as dark:
         dark.open(path)
         assert dark.run(paper) == "rgb(20, 23, 26)"
-        shades = dark.run(
-            "return [...document.querySelectorAll('#panels path.mean')]"
-            ".map((path) => getComputedStyle(path).stroke)"
-        )
-        assert len(set(shades)) == 2  # lightened, and still one for each agent
+        shades = set(dark.run(strokes))
+    # One for each agent, and lighter where the paper is dark.
+    assert len(light) == len(shades) == 2
+    assert light.isdisjoint(shades)
 
 
 def test_strings_are_shown_and_never_run(browser, tmp_path):
