@@ -165,10 +165,14 @@ class GaussianPolicy:
 
     def to_environment(self, action: Float[Array, "... entries"]) -> Float[Array, "..."]:
         """The action stretched to the environment's range, and clipped to it."""
-        low, high = np.asarray(self.low, np.float32), np.asarray(self.high, np.float32)
+        low, high = (
+            np.broadcast_to(np.asarray(bound, np.float32), action.shape)
+            for bound in (self.low, self.high)
+        )
         bounded = np.isfinite(low) & np.isfinite(high)
-        middle = np.where(bounded, 0.5 * low + 0.5 * high, np.float32(0))
-        half = np.where(bounded, 0.5 * high - 0.5 * low, np.float32(1))
+        begin = np.where(bounded, low, np.float32(-1))
+        end = np.where(bounded, high, np.float32(1))
+        middle, half = 0.5 * begin + 0.5 * end, 0.5 * end - 0.5 * begin
         stretched = jnp.clip(middle + half * action, low, high)
         return stretched.reshape(action.shape[:-1] + self.shape)
 

@@ -79,6 +79,11 @@ class ActorCriticConfig:
             check_count(name, getattr(self, name))
         check_divides("num_envs", self.num_envs, "rollout", self.rollout)
         check_divides("minibatch_size", self.minibatch_size, "rollout", self.rollout)
+        if self.minibatch_size < 2:
+            raise ValueError(
+                f"minibatch_size is {self.minibatch_size}; at least 2 are accepted, since a "
+                "minibatch's advantages are divided by their deviation"
+            )
 
 
 @jax.tree_util.register_dataclass
