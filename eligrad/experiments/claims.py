@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import hashlib
 import itertools
 import shutil
 import warnings
@@ -28,7 +27,7 @@ from eligrad._damaged import DamagedFileWarning
 from eligrad.experiments.configuration import Run
 from eligrad.experiments.jobs import Job
 from eligrad.experiments.records import FAILURES, JOBS, RUNS, read_json
-from eligrad.train.files import write_json
+from eligrad.train.files import checksum, write_json
 
 FORMAT = 1
 """Version of the layout."""
@@ -74,14 +73,16 @@ class Store:
                 raise ValueError(
                     f"{self.path} is a store of format {written}; this eligrad knows {FORMAT}"
                 )
-        elif self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise FileExistsError(
-                f"{self.path} is no store, and not empty; choose another folder for the sweep"
-            )
-        for name in (RUNS, JOBS, FAILURES, "logs"):
-            (self.path / name).mkdir(parents=True, exist_ok=True)
-        if not about.exists():
+        else:
+            if self.path.exists() and not _is_empty(self.path):
+                raise FileExistsError(
+                    f"{self.path} is no store, and not empty; choose another folder for the sweep"
+                )
+            # First of all: a folder with anything else in it would not be taken for a store.
+            self.path.mkdir(parents=True, exist_ok=True)
             write_json(about, {"format": FORMAT})
+        for name in (RUNS, JOBS, FAILURES, "logs"):
+            (self.path / name).mkdir(exist_ok=True)
         return self
 
     def log(self, job: Job) -> Path:
@@ -119,12 +120,31 @@ class Store:
         with filelock.FileLock(self.path / ".lock"):
             yield
 
+    def tidy(self) -> None:
+        """Ends what owners that died left half made, half moved or half removed."""
+        with self.locked():
+            for job in self.jobs():
+                folder = self._folder(job)
+                if (folder / "ready").exists() and (lock := self._acquired(job)) is not None:
+                    self._move_and_remove(Claim(job, folder, lock))
+            for folder in (self.path / JOBS).glob(".*.done"):
+                shutil.rmtree(folder)
+            for folder in (self.path / JOBS).glob("*/"):
+                if folder.is_dir() and not (folder / "job.json").exists():
+                    shutil.rmtree(folder)
+            for lock in (self.path / JOBS).glob("*.lock"):
+                if not lock.with_suffix("").exists():
+                    lock.unlink()
+
     def jobs(self) -> list[Job]:
         """Jobs that were begun and have not been delivered, whether somebody trains them or not."""
         found = []
         for path in sorted((self.path / JOBS).glob("*/job.json")):
             try:
-                found.append(Job.from_json(read_json(path)))
+                job = Job.from_json(read_json(path))
+                if job.id != path.parent.name:
+                    raise ValueError(f"{path} is damaged: it is another job's")
+                found.append(job)
             except FileNotFoundError:
                 continue  # somebody delivered it meanwhile
             except (ValueError, KeyError, TypeError) as error:
@@ -165,18 +185,21 @@ class Store:
         """Moves what is in the outbox to its place, and removes the job; can be repeated."""
         with self.locked():
             (claim.folder / "ready").touch()
-            for kind in (RUNS, JOBS):
-                for made in sorted((claim.outbox / kind).glob("*")):
-                    target = self.path / kind / made.name
-                    if not target.exists():
-                        made.rename(target)
-            for run in claim.job.runs:
-                if self.is_finished(run):
-                    self.forget_failure(run)
-            leaving = claim.folder.rename(claim.folder.with_name(f".{claim.job.id}.done"))
-            shutil.rmtree(leaving)
-            (self.path / JOBS / f"{claim.job.id}.lock").unlink()
-            claim.release()
+            self._move_and_remove(claim)
+
+    def _move_and_remove(self, claim: Claim) -> None:
+        for kind in (RUNS, JOBS):
+            for made in sorted((claim.outbox / kind).glob("*")):
+                target = self.path / kind / made.name
+                if not target.exists():
+                    made.rename(target)
+        for run in claim.job.runs:
+            if self.is_finished(run):
+                self.forget_failure(run)
+        leaving = claim.folder.rename(claim.folder.with_name(f".{claim.job.id}.done"))
+        shutil.rmtree(leaving)
+        (self.path / JOBS / f"{claim.job.id}.lock").unlink()
+        claim.release()
 
     def is_ready(self, claim: Claim) -> bool:
         """Whether the outbox is complete, and only to be delivered."""
@@ -220,11 +243,16 @@ class Store:
         return self.path / FAILURES / f"{run.name}.json"
 
 
+def _is_empty(path: Path) -> bool:
+    """Whether a folder holds nothing but what somebody is just writing."""
+    return path.is_dir() and all(each.name.endswith(".partial") for each in path.iterdir())
+
+
 def write_checksums(folder: Path) -> None:
     """Writes `checksums.json`, with the SHA-256 of every file in a run folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     write_json(
-        folder / _CHECKSUMS, {path.relative_to(folder).as_posix(): _digest(path) for path in files}
+        folder / _CHECKSUMS, {path.relative_to(folder).as_posix(): checksum(path) for path in files}
     )
 
 
@@ -242,12 +270,7 @@ def what_is_wrong(folder: Path, below: str = "") -> str | None:
         return str(error)
     for name, digest in sums.items():
         path = folder / name
-        if name.startswith(below) and (not path.is_file() or _digest(path) != digest):
+        if name.startswith(below) and (not path.is_file() or checksum(path) != digest):
             why = "its checksum differs" if path.is_file() else "it is gone"
             return f"{path} is damaged: {why}"
     return None
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -74,8 +74,9 @@ class _Piece:
         """Writes config, metrics and checkpoint to a new folder."""
         folder.write_config(self.config)
         if self.leaves is not None:
-            folder.write_tables(self.step, self.tables)
-            header = {"step": self.step, "config": {"plan": self.config["plan"]}}
+            sums = folder.write_tables(self.step, self.tables)
+            config = {"plan": self.config["plan"]}
+            header = {"step": self.step, "config": config, "metrics": sums}
             self.leaves.write(folder.checkpoint_at(self.step), header)
 
 

@@ -91,9 +91,9 @@ def train_runs(
 ) -> Report:
     """The same for runs that are known to be sound, and an executor, which is closed afterwards."""
     with Interruption() as interruption:
-        driver = _Driver(Store(store).create(), runs, place, setup, interruption, progress)
         try:
-            return driver.run()
+            there = Store(store).create()
+            return _Driver(there, runs, place, setup, interruption, progress).run()
         except OSError as error:
             if error.errno in FULL:
                 raise StoreFull(_full(str(error), Path(store))) from error
@@ -117,6 +117,7 @@ class _Driver:
         self.store, self.runs, self.executor = store, tuple(runs), executor
         self.setup = None if setup is None else str(setup)
         self.interruption = interruption
+        store.tidy()
         self.notes = store.set_damaged_aside(runs)
         # One that failed in an earlier sweep has had its first attempt.
         self.attempts = {run.name: ATTEMPTS - store.has_failed(run) for run in self.runs}

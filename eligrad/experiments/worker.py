@@ -21,9 +21,11 @@ from typing import Any, Literal
 from eligrad._damaged import DamagedFileWarning
 from eligrad.experiments import split
 from eligrad.experiments.claims import Claim, Store
+from eligrad.experiments.configuration import Configuration, Run
 from eligrad.experiments.jobs import Job
 from eligrad.experiments.spec import run_setup
 from eligrad.train import CheckpointError, Interrupted, keep_compiled_programs, resume, train
+from eligrad.train.folder import RunFolder
 
 LONGEST = 20_000
 """Characters of a traceback that are kept."""
@@ -124,9 +126,10 @@ def _train(claim: Claim) -> None:
     print(f"{len(runs)} runs of {shared.agent} on {shared.env}", file=sys.stderr, flush=True)
     if (program / "config.json").exists():
         try:
+            _check_plan(claim)
             resume(program)
             return
-        except (CheckpointError, json.JSONDecodeError) as error:
+        except (CheckpointError, json.JSONDecodeError, KeyError, IndexError) as error:
             aside = program.with_name("program.damaged")
             shutil.rmtree(aside, ignore_errors=True)
             program.rename(aside)
@@ -148,6 +151,14 @@ def _train(claim: Claim) -> None:
         env_params=shared.env_params,
         **settings,
     )
+
+
+def _check_plan(claim: Claim) -> None:
+    """Refuses a program that is not about the runs of its job."""
+    plan = RunFolder(claim.program).config["plan"]
+    for index, run in enumerate(claim.job.runs):
+        if Run(Configuration.of_plan(plan, index), plan["seeds"][index]).name != run.name:
+            raise CheckpointError("config.json is damaged: it is not the job's")
 
 
 def work_on_one_core(task: Task) -> Outcome:

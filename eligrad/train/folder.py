@@ -24,7 +24,7 @@ from jaxtyping import PyTree
 from eligrad._damaged import DamagedFileWarning
 from eligrad.train import checkpoint
 from eligrad.train.checkpoint import DamagedCheckpointError
-from eligrad.train.files import replacing, write_json
+from eligrad.train.files import checksum, replacing, write_json
 from eligrad.train.metrics import CHUNKS, EPISODES, Tables, concatenate
 
 KEPT = 2
@@ -38,6 +38,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._sums: dict[str, str] = {}
 
     @classmethod
     def create(cls, path: Path) -> RunFolder:
@@ -89,17 +90,22 @@ class RunFolder:
         """The checkpoint of that step."""
         return self.path / f"checkpoint-{step:012}.npz"
 
-    def write_tables(self, step: int, tables: Tables) -> None:
-        """Writes a part of the metrics, with checksums, which ends at that step."""
+    def write_tables(self, step: int, tables: Tables) -> dict[str, str]:
+        """Writes a part of the metrics, which ends at that step; returns checksums by file."""
+        sums = {}
         for name, table in tables._asdict().items():
-            self._parts(name).mkdir(parents=True, exist_ok=True)
-            with replacing(self._parts(name) / f"{step:012}.parquet") as partial:
-                pq.write_table(table, partial, write_page_checksum=True)
+            part = self._parts(name) / f"{step:012}.parquet"
+            part.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(part) as partial:
+                pq.write_table(table, partial)
+                sums[part.relative_to(self.path).as_posix()] = checksum(partial)
+        return sums
 
     def save(self, step: int, state: PyTree, tables: Tables, config: dict[str, Any]) -> None:
         """Writes the tables since the last save, then the state; then drops older states."""
-        self.write_tables(step, tables)
-        checkpoint.save(self.checkpoint_at(step), state, {"step": step, "config": config})
+        self._sums |= self.write_tables(step, tables)
+        header = {"step": step, "config": config, "metrics": self._sums}
+        checkpoint.save(self.checkpoint_at(step), state, header)
         for old in self.checkpoints()[:-KEPT]:
             old.unlink()
 
@@ -110,13 +116,13 @@ class RunFolder:
         has damaged metrics before it. Metrics from after the step are removed: they are about to be
         written again.
         """
-        step, state = 0, like
+        step, state, self._sums = 0, like, {}
         *earlier, newest = self.checkpoints() or [None]
         if newest is not None:
             try:
                 state, header = checkpoint.load(newest, like)
-                step = header["step"]
-                self._check_parts(step)
+                step, self._sums = header["step"], header.get("metrics", {})
+                self._check_metrics()
             except DamagedCheckpointError as error:
                 if not earlier:
                     raise
@@ -135,24 +141,18 @@ class RunFolder:
         """All metrics."""
         return Tables(*(self._table(name) for name in Tables._fields))
 
-    def _check_parts(self, step: int) -> None:
-        """Refuses metrics of up to a step that are not as they were written."""
-        for name in _SCHEMAS:
-            for part in self._parts(name).glob("*.parquet"):
-                if int(part.stem) <= step:
-                    _read(part)
+    def _check_metrics(self) -> None:
+        """Refuses metrics that are not as they were written."""
+        for name, written in self._sums.items():
+            part = self.path / name
+            if not part.is_file():
+                raise DamagedCheckpointError(f"{part} is gone")
+            if checksum(part) != written:
+                raise DamagedCheckpointError(f"{part} is damaged: its checksum differs")
 
     def _table(self, name: str) -> pa.Table:
-        parts = [_read(part) for part in sorted(self._parts(name).glob("*.parquet"))]
+        parts = [pq.read_table(part) for part in sorted(self._parts(name).glob("*.parquet"))]
         return concatenate([_SCHEMAS[name].empty_table(), *parts])
 
     def _parts(self, name: str) -> Path:
         return self.path / "metrics" / name
-
-
-def _read(part: Path) -> pa.Table:
-    """A part of the metrics; refused where it is not as it was written."""
-    try:
-        return pq.read_table(part, page_checksum_verification=True)
-    except (pa.ArrowException, OSError) as error:
-        raise DamagedCheckpointError(f"{part} is damaged: {error}") from error
