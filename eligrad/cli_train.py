@@ -17,7 +17,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 from eligrad._number import Number
 from eligrad.agents import PRESETS, GradientPPOConfig, PPOConfig, QLambdaConfig
 from eligrad.envs.names import UnknownName
-from eligrad.train import Diverged, EnvironmentFault, Interrupted, resume, train
+from eligrad.train import Diverged, EnvironmentFault, Interrupted, WorkerDied, resume, train
 from eligrad.train.folder import RunFolder
 from eligrad.train.plan import Plan, whole_number
 from eligrad.train.platform import device_for_each_run, keep_compiled_programs
@@ -80,6 +80,9 @@ class Train:
         tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="tensorboard|wandb")
     ] = ()
     """Send the metrics there too; may be given for each of them."""
+    processes: Annotated[int, _count("processes")] | None = None
+    """Processes that share the seeds, for environments outside JAX; by default one for each core.
+    """
     progress: bool = True
     """Whether to draw a progress bar."""
     cache: bool = True
@@ -171,7 +174,8 @@ def _parse_resume(arguments: list[str], run: Path) -> Train:
     return command
 
 
-_FREE_ON_RESUMING = {"steps", "resume", "sink", "progress", "cache", "debug"}
+_FAULTS = (EnvironmentFault, Diverged, WorkerDied)
+_FREE_ON_RESUMING = {"steps", "processes", "resume", "sink", "progress", "cache", "debug"}
 
 
 def _flat(command: Train) -> dict[str, Any]:
@@ -187,7 +191,7 @@ def main(arguments: list[str]) -> int:
     debug = "--debug" in arguments
     try:
         return _run(parse(arguments))
-    except (ValueError, TypeError, ImportError, OSError, EnvironmentFault, Diverged) as error:
+    except (ValueError, TypeError, ImportError, OSError, *_FAULTS) as error:
         if debug:
             raise
         print(f"eligrad train: {error}", file=sys.stderr)
@@ -201,7 +205,13 @@ def _run(command: Train) -> int:
     folder = command.resume or command.out or _default_folder(command)
     try:
         if command.resume is not None:
-            resume(folder, steps=command.steps, progress=command.progress, sinks=command.sink)
+            resume(
+                folder,
+                steps=command.steps,
+                processes=command.processes,
+                progress=command.progress,
+                sinks=command.sink,
+            )
         else:
             _begin(command, folder)
     except Interrupted as stop:
@@ -226,6 +236,7 @@ def _begin(command: Train, folder: Path) -> None:
         max_episode_steps=command.max_episode_steps,
         chunk=command.chunk,
         checkpoint_every=command.checkpoint_every,
+        processes=command.processes,
         progress=command.progress,
         sinks=command.sink,
         **options,

@@ -1,6 +1,7 @@
 """Engines that train agents, and what is around them: checkpoints, metrics, run folders."""
 
 from eligrad.train.checkpoint import CheckpointError
+from eligrad.train.crew import Crew, WorkerDied
 from eligrad.train.faults import Diverged, EnvironmentFault
 from eligrad.train.host import HostRuns
 from eligrad.train.host_rollout import HostRollouts
@@ -13,6 +14,7 @@ from eligrad.train.stream import Runs, StepRecord, StreamState
 
 __all__ = [
     "CheckpointError",
+    "Crew",
     "Diverged",
     "EnvironmentFault",
     "HostRollouts",
@@ -26,6 +28,7 @@ __all__ = [
     "Runs",
     "StepRecord",
     "StreamState",
+    "WorkerDied",
     "device_for_each_run",
     "keep_compiled_programs",
     "resume",

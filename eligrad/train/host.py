@@ -22,12 +22,13 @@ from eligrad.train.stream import StepRecord, measure_steps, spread
 
 
 class HostState(NamedTuple):
-    """All runs at one moment."""
+    """All runs at one moment, whichever engine moves them on."""
 
     agent: Any
     agent_key: PRNGKeyArray
     step: np.ndarray
     episode_return: np.ndarray
+    """[runs], or [runs, envs] where an agent acts in several environments."""
     episode_length: np.ndarray
     fault_step: np.ndarray
     simulators: bytes = b""

@@ -20,25 +20,12 @@ from eligrad.agents.ppo import ActorCritic, PPOState, Rollout
 from eligrad.agents.streaming import Experience
 from eligrad.envs.host import HostEnvironment, HostTransition, Workers
 from eligrad.train.faults import step_failed
-from eligrad.train.host import all_rows_finite
+from eligrad.train.host import HostState, all_rows_finite
 from eligrad.train.metrics import Measured
 from eligrad.train.packing import Packing
 from eligrad.train.rollout import RolloutRecord, measure_rollouts, rollout_keys
 from eligrad.train.simulators import HostEngine, Simulators
 from eligrad.train.stream import for_each_run, here, spread
-
-
-class HostRolloutState(NamedTuple):
-    """All runs at one moment."""
-
-    agent: Any
-    agent_key: PRNGKeyArray
-    step: np.ndarray
-    episode_return: np.ndarray
-    episode_length: np.ndarray
-    fault_step: np.ndarray
-    simulators: bytes = b""
-    """Empty if they do not tell their state."""
 
 
 class HostRollouts(HostEngine):
@@ -62,7 +49,7 @@ class HostRollouts(HostEngine):
         keys = jax.vmap(jax.random.key)(jnp.asarray(agent_seeds))
         first_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, 0)
         runs = here()
-        self._state = HostRolloutState(
+        self._state = HostState(
             agent=jax.jit(for_each_run(lambda agent, key, obs: agent.init(key, obs), runs))(
                 self.agents, first_keys, jnp.asarray(observation)
             ),

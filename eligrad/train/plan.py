@@ -84,6 +84,15 @@ class Plan:
         """Steps that an agent learns from at once."""
         return self.settings.get("rollout", 1)
 
+    def part(self, runs: Sequence[int]) -> Plan:
+        """The plan of some of the runs, by their places."""
+        settings = {
+            name: [value[run] for run in runs] if isinstance(value, list) else value
+            for name, value in self.settings.items()
+        }
+        seeds = [self.seeds[run] for run in runs]
+        return dataclasses.replace(self, settings=settings, seeds=seeds)
+
     def _runs(self) -> list[tuple[Any, ...]]:
         """What makes each run: its seed, and those settings of which each has its own."""
         each = [value for value in self.settings.values() if isinstance(value, list)]

@@ -34,3 +34,10 @@ def device_for_each_run(runs: int) -> None:
     counted = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if not counted and jax.config.values["jax_num_cpu_devices"] < 0:
         jax.config.update("jax_num_cpu_devices", min(runs, MOST_DEVICES))
+
+
+def cores() -> int:
+    """How many this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,52 +21,19 @@ from eligrad.envs import HostEnvironment
 from eligrad.rules import _checks as check
 from eligrad.train import figure
 from eligrad.train import plan as planning
+from eligrad.train.crew import Crew
+from eligrad.train.engines import Engine, make_engine
 from eligrad.train.faults import EnvironmentFault
 from eligrad.train.folder import RunFolder
-from eligrad.train.host import HostRuns
-from eligrad.train.host_rollout import HostRollouts
 from eligrad.train.interruption import Interrupted, Interruption, wait
-from eligrad.train.metrics import EpisodeRecord, Measured, Tables, tables_of_chunk
+from eligrad.train.metrics import EpisodeRecord, Tables, tables_of_chunk
 from eligrad.train.plan import Agent, Plan, World
+from eligrad.train.platform import cores
 from eligrad.train.progress import Progress
 from eligrad.train.provenance import provenance
-from eligrad.train.rollout import Rollouts
 from eligrad.train.simulators import HostEngine
 from eligrad.train.sinks import Sinks, Subject, check_sinks
-from eligrad.train.stream import Runs
 from eligrad.train.summary import summarise
-
-
-@runtime_checkable
-class Engine(Protocol):
-    """What training needs of an engine.
-
-    `stream.Runs` and `host.HostRuns` learn from each step, `rollout.Rollouts` and
-    `host_rollout.HostRollouts` from rollouts.
-    """
-
-    count: int
-    agents: Any
-    """The agents, with a leading axis of that length on every number."""
-    state: Any
-    """A pytree, and all that a checkpoint holds."""
-
-    @property
-    def fault_step(self) -> Any:
-        """First step of each run with a number that is not finite, or -1."""
-        ...
-
-    def advance(self, steps: int) -> Any:
-        """Moves all runs on; returns an `EpisodeRecord` whose fields have shape [runs, steps]."""
-        ...
-
-    def measure(self, record: Any) -> Measured:
-        """What such a record says beside its episodes."""
-        ...
-
-    def close(self) -> None:
-        """Frees what the engine holds."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +62,7 @@ def train(
     env_params: dict[str, Any] | None = None,
     chunk: int | None = None,
     checkpoint_every: int | None = None,
+    processes: int | None = 1,
     progress: bool = False,
     sinks: Sequence[str] = (),
     **settings: Any,
@@ -107,6 +75,8 @@ def train(
     whatever their settings. ε falls over `exploration_fraction` of the steps, unless
     `exploration_steps` is given. Agents that learn from rollouts end with a whole one.
     With `out` the run is written to that new folder; an interrupted one goes on with `resume`.
+    Runs in environments outside JAX may be shared out among `processes` (None: one for each core)
+    by a script that guards its main part with `if __name__ == "__main__"`.
     `sinks` ("tensorboard", "wandb") get every chunk's metrics too.
 
     The first Ctrl-C or SIGTERM ends training after the present chunk, saves, and raises
@@ -154,7 +124,8 @@ def train(
     )
     params = planning.make_params(world, plan.env_params)
     folder = None if out is None else RunFolder.create(Path(out))
-    return _Training(plan, made, world, params, folder, progress, sinks).run()
+    engine = _make_engine(plan, made, world, params, processes)
+    return _Training(plan, made, world, engine, folder, progress, sinks).run()
 
 
 def resume(
@@ -163,6 +134,7 @@ def resume(
     steps: int | float | None = None,
     agent: Agent | None = None,
     env: World | None = None,
+    processes: int | None = 1,
     progress: bool = False,
     sinks: Sequence[str] = (),
 ) -> Result:
@@ -189,7 +161,8 @@ def resume(
     if made is None:
         made = planning.make_agent(str(plan.agent), plan.settings, world)
     params = planning.make_params(world, plan.env_params)
-    return _Training(plan, made, world, params, folder, progress, sinks).run()
+    engine = _make_engine(plan, made, world, params, processes)
+    return _Training(plan, made, world, engine, folder, progress, sinks).run()
 
 
 class _Training:
@@ -200,7 +173,7 @@ class _Training:
         plan: Plan,
         agent: Agent,
         env: World,
-        params: Any,
+        engine: Engine,
         folder: RunFolder | None,
         progress: bool,
         sinks: Sequence[str],
@@ -211,7 +184,7 @@ class _Training:
         self.sink_names, self.sinks = sinks, Sinks()
         self.config: dict[str, Any] = {"plan": dataclasses.asdict(plan)}
         self.clock = time.perf_counter()
-        self.engine = _make_engine(agent, env, params, plan.seeds)
+        self.engine = engine
         self.seconds: list[float] = []
         self.step, self.saved_step = 0, 0
         self.saved, self.unsaved = Tables.join([]), list[Tables]()
@@ -327,12 +300,19 @@ class _Training:
         return max(0.0, first - float(np.median(others or [0.0])))
 
 
-def _make_engine(agent: Agent, env: World, params: Any, seeds: list[int]) -> Engine:
-    of_agents, of_envs = np.asarray(seeds, np.int64), planning.env_seeds(seeds)
-    if isinstance(agent, ActorCritic):
-        if isinstance(env, HostEnvironment):
-            return HostRollouts(agent, env, of_agents, of_envs)
-        return Rollouts(agent, env, params, of_agents, of_envs)
-    if isinstance(env, HostEnvironment):
-        return HostRuns(agent, env, of_agents, of_envs)
-    return Runs(agent, env, params, of_agents, of_envs)
+def _make_engine(
+    plan: Plan, agent: Agent, env: World, params: Any, processes: int | None
+) -> Engine:
+    """The engine of a plan, in as many processes as asked for and of use."""
+    shareable = isinstance(env, HostEnvironment) and None not in (plan.agent, plan.env)
+    if processes is None:
+        processes = cores() if shareable else 1
+    processes = min(planning.whole_number("processes", processes), len(plan.seeds))
+    if processes == 1:
+        return make_engine(agent, env, params, plan.seeds)
+    if not shareable:
+        raise ValueError(
+            f"processes is {processes}; more than 1 is for an agent and an environment given by "
+            "name, and for environments outside JAX (others use all cores as it is)"
+        )
+    return Crew(plan, processes, agent, env)

@@ -63,9 +63,21 @@ class Simulators:
 
 def share(packed: bytes, index: int, count: int) -> bytes:
     """The simulators of one run out of `count`, packed; each run has as many."""
+    return share_of(packed, index, 1, count)
+
+
+def share_of(packed: bytes, first: int, runs: int, count: int) -> bytes:
+    """The simulators of that many runs, from the `first` on, out of `count`."""
     snapshots = _unpack(packed) if packed else []
     each = len(snapshots) // count
-    return _pack(snapshots[index * each : (index + 1) * each])
+    return _pack(snapshots[first * each : (first + runs) * each])
+
+
+def join(packs: Sequence[bytes]) -> bytes:
+    """The simulators of several engines as those of one; empty if any of them is."""
+    if not all(packs):
+        return b""
+    return _pack([snapshot for packed in packs for snapshot in _unpack(packed)])
 
 
 class HostEngine(ABC):

@@ -1,0 +1,37 @@
+"""Runs shared out among processes are the same runs."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+from eligrad.train import resume, train
+
+SMALL = {"rollout": 64, "minibatch_size": 32, "epochs": 1}
+
+
+def same(one, other) -> bool:
+    return all(
+        np.array_equal(a, b)
+        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    )
+
+
+def test_two_processes_give_the_runs_of_one_and_may_become_one(tmp_path):
+    arguments = {"seeds": 3, "actor_step_size": [1e-3, 2e-3, 3e-3], **SMALL}
+    alone = train("ppo", "CartPole-v1", steps=192, **arguments)
+    train("ppo", "CartPole-v1", steps=128, processes=2, out=tmp_path / "run", **arguments)
+    both = resume(tmp_path / "run", steps=192)
+    assert alone.episodes.equals(both.episodes)
+    assert same(alone.state.agent, both.state.agent)
+
+
+def test_what_cannot_be_shared_out_is_refused():
+    with pytest.raises(ValueError, match="processes is 2; more than 1 is for"):
+        train("ppo", "Probe/Action-v0", steps=64, seeds=2, processes=2, **SMALL)
+
+
+def test_an_error_in_a_process_is_the_callers():
+    with pytest.raises(ValueError, match="continuous actions"):
+        train("qrc", "Pendulum-v1", steps=8, seeds=2, processes=2)
