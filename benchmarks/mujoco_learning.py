@@ -1,0 +1,89 @@
+"""PPO and Gradient PPO on MuJoCo: seven variants, four tasks.
+
+    python -m benchmarks.mujoco_learning --steps 300000 --seeds 3 --runs runs/mujoco --out results/mujoco
+    python -m benchmarks.mujoco_table results/mujoco
+
+Run folders go to `--runs`; one that is finished is not trained again, one that was stopped goes on.
+A JSON file for each goes to `--out`: settings, final return and curve of each seed, and the command.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eligrad.train import keep_compiled_programs, resume, train
+from eligrad.train.figure import curves
+from eligrad.train.files import write_json
+from eligrad.train.folder import RunFolder
+
+TASKS = ("Hopper-v4", "HalfCheetah-v4", "Walker2d-v4", "Ant-v4")
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {"ppo": ("ppo", {})} | {
+    f"{rule}-{advantage}": ("gradient-ppo", {"rule": rule, "advantage": advantage})
+    for rule in ("tdrc", "tdc", "gtd2")
+    for advantage in ("fresh", "stale")
+}
+
+
+def is_finished(folder: Path) -> bool:
+    summary = folder / "summary.json"
+    return summary.exists() and json.loads(summary.read_text(encoding="utf-8"))["finished"]
+
+
+def extract(folder: Path, task: str, variant: str) -> dict[str, Any]:
+    """What the tables and the figure need of a run, in plain numbers."""
+    run = RunFolder.open(folder)
+    config, summary = run.config, json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    plan = config["plan"]
+    at, each = curves(run.tables(), plan["seeds"], summary["steps"])
+    rows = [[None if np.isnan(y) else round(float(y), 2) for y in row] for row in each]
+    return {
+        "task": task,
+        "variant": variant,
+        "agent": plan["agent"],
+        "settings": plan["settings"],
+        "seeds": plan["seeds"],
+        "steps": summary["steps"],
+        "final": [row["return_last"] for row in summary["seeds"]],
+        "area": [row["return_area"] for row in summary["seeds"]],
+        "diverged": summary["diverged"],
+        "curve_steps": at.tolist(),
+        "curves": rows,
+        "versions": config["sessions"][-1],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=300_000)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
+    parser.add_argument("--processes", type=int, default=None)
+    parser.add_argument("--runs", type=Path, default=Path("runs/mujoco"))
+    parser.add_argument("--out", type=Path, default=Path("results/mujoco"))
+    arguments = parser.parse_args()
+    keep_compiled_programs()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for task in arguments.tasks:
+        for variant in arguments.variants:
+            folder = arguments.runs / f"{task}-{variant}"
+            agent, settings = VARIANTS[variant]
+            common = {"processes": arguments.processes, "progress": True}
+            if not is_finished(folder):
+                if folder.exists():
+                    resume(folder, steps=arguments.steps, **common)
+                else:
+                    train(
+                        agent, task, steps=arguments.steps, seeds=arguments.seeds, out=folder,
+                        **common, **settings,
+                    )  # fmt: skip
+            write_json(arguments.out / f"{task}-{variant}.json", extract(folder, task, variant))
+
+
+if __name__ == "__main__":
+    main()

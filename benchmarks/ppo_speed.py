@@ -1,0 +1,115 @@
+"""PPO and Gradient PPO on MuJoCo, the whole loop: steps per second beside the bare simulator's.
+
+    taskset -c 0 python -m benchmarks.ppo_speed            # one seed on one core
+    python -m benchmarks.ppo_speed --seeds 8 --processes 2  # many seeds, all cores
+
+All numbers of a task are measured in turn, round after round, in one process, and the best round of
+each counts: what else the machine does then hits all of them alike. With stable-baselines3 installed
+its PPO is measured too, with the same settings (no normalisation, as its authors' default).
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+
+from eligrad.envs import make
+from eligrad.train import plan as planning
+from eligrad.train.crew import Crew
+from eligrad.train.engines import make_engine
+from eligrad.train.plan import Plan
+
+TASKS = ("HalfCheetah-v4", "Hopper-v4", "Walker2d-v4", "Ant-v4")
+ROLLOUT = 2048
+
+
+def bare(task: str) -> Callable[[], int]:
+    """The simulator alone, with random actions."""
+    env = gymnasium.make(task)
+    env.reset(seed=0)
+    shape = (ROLLOUT, *(env.action_space.shape or ()))
+    actions = np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
+    core = env.unwrapped
+
+    def run() -> int:
+        for action in actions:
+            if core.step(action)[2]:
+                core.reset()
+        return ROLLOUT
+
+    return run
+
+
+def ours(agent: str, task: str, seeds: int, processes: int) -> Callable[[], int]:
+    """One rollout and its update, of all seeds."""
+    settings = planning.make_settings(agent, {})
+    env = make(task)
+    made = planning.make_agent(agent, settings, env)
+    if processes > 1:
+        each = list(range(seeds))
+        plan = Plan(agent, settings, task, None, {}, each, ROLLOUT, ROLLOUT, ROLLOUT)
+        engine: Any = Crew(plan, processes, made, env)
+    else:
+        engine = make_engine(made, env, (), list(range(seeds)))
+
+    def run() -> int:
+        engine.advance(ROLLOUT)
+        return ROLLOUT * seeds
+
+    return run
+
+
+def stable_baselines(task: str) -> Callable[[], int] | None:
+    """The PPO of stable-baselines3 with our number of epochs, if it is installed."""
+    try:
+        import torch  # pyright: ignore[reportMissingImports]
+        from stable_baselines3 import PPO  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        return None
+    torch.set_num_threads(1)
+    model = PPO("MlpPolicy", task, n_epochs=4, device="cpu", seed=0)
+
+    def run() -> int:
+        model.learn(ROLLOUT, reset_num_timesteps=False)
+        return ROLLOUT
+
+    return run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", nargs="+", default=TASKS)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=6)
+    arguments = parser.parse_args()
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+    for task in arguments.tasks:
+        runs: dict[str, Callable[[], int] | None] = {"bare": bare(task)}
+        for agent in ("ppo", "gradient-ppo"):
+            runs[agent] = ours(agent, task, 1, 1)
+            if arguments.seeds > 1:
+                many = f"{agent} × {arguments.seeds}"
+                runs[many] = ours(agent, task, arguments.seeds, arguments.processes)
+        runs["sb3 ppo"] = stable_baselines(task)
+        best = dict.fromkeys(runs, 0.0)
+        for warm in range(arguments.rounds + 1):
+            for name, run in runs.items():
+                if run is None:
+                    continue
+                began = time.perf_counter()
+                rate = run() / (time.perf_counter() - began)
+                best[name] = max(best[name], rate if warm else 0.0)
+        shown = (f"{n} {r:,.0f} ({r / best['bare']:.2f})" for n, r in best.items() if r)
+        ratio = best["gradient-ppo"] / best["ppo"]
+        print(f"{task}: {'  '.join(shown)}  gradient-ppo / ppo {ratio:.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
