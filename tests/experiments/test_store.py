@@ -22,6 +22,7 @@ from eligrad.experiments.jobs import Job
 from eligrad.experiments.resolve import resolve
 from eligrad.experiments.store import load_episodes, load_runs
 from eligrad.experiments.sweep import StoreFull, run_sweep, train_runs
+from eligrad.train import Interrupted
 from eligrad.train.folder import RunFolder
 from tests.experiments.sweeps import Inline, outcomes, quick_training, small
 
@@ -295,6 +296,23 @@ def test_a_failed_run_is_retried_once_and_one_that_succeeds_has_not_failed(tmp_p
     report = run_sweep(spec, store, executor=Inline())
     assert (report.failures, report.unfinished) == ({}, 0)
     assert list((store / "failures").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_the_same_again_goes_on(straight, tmp_path, monkeypatch, number, capfd):
+    expected, store = outcomes(straight), tmp_path / "store"
+    with monkeypatch.context() as patch:
+
+        def stopped(*arguments, **options):
+            signal.raise_signal(number)
+            raise Interrupted(number, 0, None)
+
+        patch.setattr(worker, "train", stopped)
+        report = train_runs(RUNS, store, Inline(workers=1))
+    assert (report.stopped_by, report.failures, report.unfinished) == (number, {}, 2)
+    assert "once more stops at once" in capfd.readouterr().err
+    assert sweep(store).stopped_by is None
+    assert outcomes(store) == expected
 
 
 def test_a_claim_keeps_others_out_until_its_owner_dies(tmp_path):
