@@ -144,7 +144,7 @@ class WandB:
             self._runs[run].log(row | {"step": step})
 
     def close(self) -> None:
-        """Waits until all is sent or on disk."""
+        """Hands over the rest; W&B keeps the process until all is sent or on disk."""
         for run in self._runs:
             run.finish()
 

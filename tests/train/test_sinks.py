@@ -99,7 +99,7 @@ def _tensorboard(folder: Path):
 
 
 def test_wandb_offline_reads_what_was_sent(tmp_path, monkeypatch):
-    pytest.importorskip("wandb", reason="the sink needs eligrad[sinks]")
+    wandb = pytest.importorskip("wandb", reason="the sink needs eligrad[sinks]")
     for name in ("CONFIG_DIR", "CACHE_DIR", "DATA_DIR"):
         monkeypatch.setenv(f"WANDB_{name}", str(tmp_path / "home"))
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -110,6 +110,7 @@ def test_wandb_offline_reads_what_was_sent(tmp_path, monkeypatch):
     sink.write(chunk(1000), 1000)
     sink.write(chunk(2000), 2000)
     sink.close()
+    wandb.teardown()  # as at the end of a process: waits for W&B's own, which writes the files
     files = sorted(run.glob("wandb/offline-run-*/*.wandb"))
     assert len(files) == len(SEEDS)
     logged = {}
