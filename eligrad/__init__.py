@@ -1,1 +1,54 @@
 """Deep reinforcement learning with gradient eligibility traces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from eligrad.experiments import load_runs
+    from eligrad.facade import (
+        GQ2,
+        PPO,
+        QC,
+        QRC,
+        ExpectedSarsaLambda,
+        GradientPPO,
+        Learner,
+        QLambda,
+        SarsaLambda,
+        StreamQ,
+        load,
+    )
+
+_FACADE = (
+    "QRC", "QC", "GQ2", "QLambda", "SarsaLambda", "ExpectedSarsaLambda", "StreamQ", "PPO",
+    "GradientPPO", "Learner", "load",
+)  # fmt: skip
+
+__all__ = [
+    "GQ2",
+    "PPO",
+    "QC",
+    "QRC",
+    "ExpectedSarsaLambda",
+    "GradientPPO",
+    "Learner",
+    "QLambda",
+    "SarsaLambda",
+    "StreamQ",
+    "load",
+    "load_runs",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Looked up when first used: the rules alone need none of it, and `eligrad --help` no JAX.
+    if name in _FACADE:
+        from eligrad import facade
+
+        return getattr(facade, name)
+    if name == "load_runs":
+        from eligrad.experiments import load_runs
+
+        return load_runs
+    raise AttributeError(f"module 'eligrad' has no attribute {name!r}")

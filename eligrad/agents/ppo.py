@@ -185,9 +185,19 @@ class ActorCritic:
 
     def greedy_action(self, state: PPOState, observation: Shaped[Array, "..."]) -> Array:
         """The likeliest action in one raw observation, with statistics as they are."""
+        return self.policy.to_environment(self._policy_in(state, observation).mode())
+
+    def sampled_action(
+        self, state: PPOState, observation: Shaped[Array, "..."], key: PRNGKeyArray
+    ) -> Array:
+        """An action as in training, in one raw observation, with statistics as they are."""
+        noise = self.policy.noise(key, ())
+        return self.policy.to_environment(self._policy_in(state, observation).sample(noise))
+
+    def _policy_in(self, state: PPOState, observation: Shaped[Array, "..."]) -> Any:
         stats = state.perception.observations
         seen = normalize.normalize(stats, observation, clip=OBSERVATION_CLIP)
-        return self.policy.to_environment(self.policy(state.networks.actor, seen).mode())
+        return self.policy(state.networks.actor, seen)
 
     def perceive(self, perception: Perception, experience: Experience) -> tuple[Perception, Seen]:
         """Takes in what all environments answered; what is acted on is counted once."""

@@ -219,8 +219,18 @@ class QLambda:
 
     def greedy_action(self, state: QLambdaState, observation: Array) -> Int[Array, ""]:
         """The best action in a raw observation; the statistics are used and not changed."""
+        return jnp.argmax(self._values_of(state, observation)).astype(jnp.int32)
+
+    def sampled_action(
+        self, state: QLambdaState, observation: Array, key: PRNGKeyArray
+    ) -> Int[Array, ""]:
+        """An action as in training, ε-greedy, in a raw observation."""
+        q = self._values_of(state, observation)
+        return epsilon_greedy(key, q, self.epsilon(state.step)).action
+
+    def _values_of(self, state: QLambdaState, observation: Array) -> Float[Array, " actions"]:
         seen = normalize.normalize(state.perception.observations, observation)
-        return jnp.argmax(self.network.apply(state.w, seen)).astype(jnp.int32)
+        return self.network.apply(state.w, seen)
 
     def update(
         self, state: QLambdaState, experience: Experience, key: PRNGKeyArray

@@ -9,10 +9,12 @@ from eligrad.train.interruption import Interrupted
 from eligrad.train.online import Online
 from eligrad.train.platform import device_for_each_run, keep_compiled_programs
 from eligrad.train.rollout import RolloutRecord, Rollouts, RolloutState
-from eligrad.train.run import Result, resume, train
+from eligrad.train.run import prepare, resume, train
+from eligrad.train.session import Callback, Result, Session
 from eligrad.train.stream import Runs, StepRecord, StreamState
 
 __all__ = [
+    "Callback",
     "CheckpointError",
     "Crew",
     "Diverged",
@@ -26,11 +28,13 @@ __all__ = [
     "RolloutState",
     "Rollouts",
     "Runs",
+    "Session",
     "StepRecord",
     "StreamState",
     "WorkerDied",
     "device_for_each_run",
     "keep_compiled_programs",
+    "prepare",
     "resume",
     "train",
 ]

@@ -1,56 +1,33 @@
-"""Training from the host: chunk after chunk of an engine, with everything written down between.
-
-`train` begins a run and `resume` goes on with one; the command line does nothing else.
-"""
+"""Runs begun and gone on with: `train` and `resume`; the command line does nothing else."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import operator
-import time
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
-import pyarrow as pa
 
 from eligrad.agents import PRESETS, ActorCritic, QLambda, QLambdaConfig
 from eligrad.envs import HostEnvironment
 from eligrad.rules import _checks as check
-from eligrad.train import figure
 from eligrad.train import plan as planning
 from eligrad.train.crew import Crew
 from eligrad.train.engines import Engine, make_engine
-from eligrad.train.faults import EnvironmentFault
 from eligrad.train.folder import RunFolder
-from eligrad.train.interruption import Interrupted, Interruption, wait
-from eligrad.train.metrics import EpisodeRecord, Tables, tables_of_chunk
 from eligrad.train.plan import Agent, Plan, World
 from eligrad.train.platform import cores
-from eligrad.train.progress import Progress
-from eligrad.train.provenance import provenance
-from eligrad.train.simulators import HostEngine
-from eligrad.train.sinks import Sinks, Subject, check_sinks
-from eligrad.train.summary import summarise
+from eligrad.train.session import Callback, Result, Session
+from eligrad.train.sinks import check_sinks
+
+Arguments = ParamSpec("Arguments")
 
 
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """What training leaves behind."""
-
-    agent: Agent
-    state: Any
-    """The last state of all runs; `state.agent` is that of the agents."""
-    episodes: pa.Table
-    """Columns run, seed, step, return, length; `.to_pandas()` makes a data frame of it."""
-    chunks: pa.Table
-    summary: dict[str, Any]
-    folder: Path | None
-
-
-def train(
+def prepare(
     agent: str | Agent,
     env: str | World,
     *,
@@ -65,8 +42,9 @@ def train(
     processes: int | None = 1,
     progress: bool = False,
     sinks: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
     **settings: Any,
-) -> Result:
+) -> Session:
     """Trains `seeds` copies of an agent for `steps` environment steps each.
 
     `agent` is a name of `eligrad.agents.PRESETS`, with any field of its config to be changed given
@@ -78,6 +56,9 @@ def train(
     Runs in environments outside JAX may be shared out among `processes` (None: one for each core)
     by a script that guards its main part with `if __name__ == "__main__"`.
     `sinks` ("tensorboard", "wandb") get every chunk's metrics too.
+
+    `callbacks` get the `Session` after each chunk; one that returns False ends training.
+    `prepare` takes the same arguments and returns that session without running it.
 
     The first Ctrl-C or SIGTERM ends training after the present chunk, saves, and raises
     `Interrupted`, which is a KeyboardInterrupt.
@@ -125,7 +106,20 @@ def train(
     params = planning.make_params(world, plan.env_params)
     folder = None if out is None else RunFolder.create(Path(out))
     engine = _make_engine(plan, made, world, params, processes)
-    return _Training(plan, made, world, engine, folder, progress, sinks).run()
+    return Session(plan, made, world, engine, folder, progress, sinks, callbacks)
+
+
+def _run_to_the_end(prepare: Callable[Arguments, Session]) -> Callable[Arguments, Result]:
+    @functools.wraps(prepare)
+    def train(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        with contextlib.closing(prepare(*arguments, **options)) as session:
+            return session.run()
+
+    train.__name__ = train.__qualname__ = "train"
+    return train
+
+
+train = _run_to_the_end(prepare)
 
 
 def resume(
@@ -137,6 +131,7 @@ def resume(
     processes: int | None = 1,
     progress: bool = False,
     sinks: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Goes on with a run from its last checkpoint as if it had never stopped.
 
@@ -162,142 +157,9 @@ def resume(
         made = planning.make_agent(str(plan.agent), plan.settings, world)
     params = planning.make_params(world, plan.env_params)
     engine = _make_engine(plan, made, world, params, processes)
-    return _Training(plan, made, world, engine, folder, progress, sinks).run()
-
-
-class _Training:
-    """One session of one run."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        agent: Agent,
-        env: World,
-        engine: Engine,
-        folder: RunFolder | None,
-        progress: bool,
-        sinks: Sequence[str],
-    ) -> None:
-        self.plan, self.agent, self.env, self.folder = plan, agent, env, folder
-        self.title = planning.title(plan, env)
-        self.show_progress = progress
-        self.sink_names, self.sinks = sinks, Sinks()
-        self.config: dict[str, Any] = {"plan": dataclasses.asdict(plan)}
-        self.clock = time.perf_counter()
-        self.engine = engine
-        self.seconds: list[float] = []
-        self.step, self.saved_step = 0, 0
-        self.saved, self.unsaved = Tables.join([]), list[Tables]()
-
-    def run(self) -> Result:
-        """Trains to the end, or until a signal."""
-        try:
-            if self.folder is not None:
-                self._restore(self.folder)
-            with (
-                Interruption() as interruption,
-                Progress(
-                    self.title, self.engine.count, self.plan.steps, self.step, self.show_progress
-                ) as bar,
-            ):
-                while self.step < self.plan.steps and interruption.signal_number is None:
-                    self._advance(bar)
-                    if self.step % self.plan.checkpoint_every == 0:
-                        self._save()
-                self._save()
-                result = self._conclude()
-        finally:
-            self.sinks.close()
-            self.engine.close()
-        if interruption.signal_number is not None and self.step < self.plan.steps:
-            raise Interrupted(interruption.signal_number, self.step, result.folder)
-        return result
-
-    def _restore(self, folder: RunFolder) -> None:
-        begun = folder.config if (folder.path / "config.json").exists() else {"sessions": []}
-        self.step, self.engine.state = folder.restore(self.engine.state)
-        if self.step > self.plan.steps:
-            raise ValueError(
-                f"steps is {self.plan.steps}, but {folder.path} is at step {self.step} already"
-            )
-        if self.step and isinstance(self.engine, HostEngine) and not self.engine.state.simulators:
-            warnings.warn(
-                f"the state of {self.env.name!r} cannot be restored ({self.engine.obstacle}); "
-                "all runs go on in new episodes",
-                stacklevel=3,
-            )
-            self.engine.interrupt(planning.env_seeds(self.plan.seeds, self.step))
-        self.saved_step, self.saved = self.step, folder.tables()
-        session = provenance() | {"from_step": self.step}
-        folder.write_config(self.config | {"sessions": [*begun["sessions"], session]})
-        self.sinks.open(self.sink_names, Subject(folder.path, self.title, folder.config, self.step))
-
-    def _advance(self, bar: Progress) -> None:
-        """One chunk; chunks end at the same steps however often a run was stopped."""
-        begun_at = self.step
-        steps = min(self.plan.chunk - begun_at % self.plan.chunk, self.plan.steps - begun_at)
-        record = self.engine.advance(steps)
-        wait(record)
-        self._check_faults(record)
-        self.step += steps
-        # All time is some chunk's: that of making the engine, too, and of writing files.
-        self.clock, before = time.perf_counter(), self.clock
-        self.seconds.append(seconds := self.clock - before)
-        measured = self.engine.measure(record)
-        tables = tables_of_chunk(record, measured, self.plan.seeds, begun_at, seconds)
-        self.unsaved.append(tables)
-        self.sinks.write(tables, self.step)
-        bar.advance(steps, tables, measured.headline)
-
-    def _check_faults(self, record: EpisodeRecord) -> None:
-        steps = np.asarray(self.engine.fault_step)
-        faulty = np.flatnonzero(steps >= 0)
-        if not faulty.size:
-            return
-        run = faulty[np.argmin(steps[faulty])]
-        returns = np.asarray(record.episode_return)[run, : max(0, steps[run] - self.step)]
-        wrong = returns[~np.isfinite(returns)]
-        culprit = f"a reward ({wrong[0]})" if wrong.size else "an observation"
-        kept = ""
-        if self.folder is not None and self.saved_step:
-            kept = f"; the checkpoint of step {self.saved_step:,} is kept in {self.folder.path}"
-        raise EnvironmentFault(
-            f"{self.env.name!r} gave {culprit} that is not finite, to seed "
-            f"{self.plan.seeds[run]} at step {steps[run]:,}{kept}"
-        )
-
-    def _save(self) -> None:
-        if self.saved_step == self.step:
-            return
-        tables = Tables.join(self.unsaved)
-        if self.folder is not None:
-            self.folder.save(self.step, self.engine.state, tables, self.config)
-        self.saved_step, self.saved, self.unsaved = self.step, Tables.join([self.saved, tables]), []
-
-    def _conclude(self) -> Result:
-        summary = summarise(self.saved, self.plan.seeds, self.step) | {
-            "title": self.title,
-            "finished": self.step == self.plan.steps,
-            "startup_seconds": self._startup_seconds(),
-        }
-        result = Result(
-            agent=self.agent,
-            state=self.engine.state,
-            episodes=self.saved.episodes,
-            chunks=self.saved.chunks,
-            summary=summary,
-            folder=None if self.folder is None else self.folder.path,
-        )
-        if self.folder is not None:
-            self.folder.write_summary(summary)
-            if self.step:
-                figure.draw(self.saved, self.plan.seeds, self.step, self.title, self.folder.curve)
-        return result
-
-    def _startup_seconds(self) -> float:
-        """Compiling, for the most part: what the first chunk took longer than the others."""
-        first, *others = self.seconds or [0.0]
-        return max(0.0, first - float(np.median(others or [0.0])))
+    session = Session(plan, made, world, engine, folder, progress, sinks, callbacks)
+    with contextlib.closing(session):
+        return session.run()
 
 
 def _make_engine(

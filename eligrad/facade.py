@@ -1,0 +1,297 @@
+"""The agents with the verbs people know: learn, predict, evaluate, save, load.
+
+    agent = QRC("MinAtar/Breakout-v1", lam=0.8, seeds=8).learn(1_000_000, progress_bar=True)
+    action, _ = agent.best().predict(observation)
+    agent.save("breakout.npz")
+
+One object holds all its seeds, trained as one program. `learn` again goes on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from eligrad.agents import PRESETS, TITLES, Network, QLambdaConfig
+from eligrad.agents import QLambda as QLambdaAgent
+from eligrad.train import Callback, Session, archive, prepare
+from eligrad.train import plan as planning
+from eligrad.train.evaluate import choose, evaluate
+from eligrad.train.plan import Plan, World
+from eligrad.train.stream import spread
+from eligrad.train.summary import summarise
+
+EXPLORATION = 0.2
+"""Share of the first `learn` over which ε falls."""
+
+
+class Learner:
+    """An agent and its environment; `seeds` of them, each with a life of its own.
+
+    `env` is a name for `eligrad.envs.make`, or an environment. Settings are those of the agent's
+    config (`eligrad train AGENT --help` lists them); one that is a number may be a list with a
+    value for each seed.
+    """
+
+    preset: ClassVar[str]
+    _remembered: tuple[Any, Any] | None
+
+    def __init__(
+        self,
+        env: str | World,
+        *,
+        seeds: int | Sequence[int] = 1,
+        network: Network | None = None,
+        max_episode_steps: int | None = None,
+        **settings: Any,
+    ) -> None:
+        count = len(seeds) if isinstance(seeds, Sequence) else seeds
+        self._env, self._network = env, network
+        self._options: dict[str, Any] = {"seeds": seeds, "max_episode_steps": max_episode_steps}
+        self._settings = settings
+        self._session: Session | None = None
+        self._run, self._remembered, self._predictions = 0, None, 0
+        # Refused now, not when an hour of something else has passed.
+        planning.make_settings(self.preset, settings, count)
+        self._world = planning.make_world(env, max_episode_steps)
+        if network is not None and not self._streaming:
+            raise ValueError(
+                f"network is given; {type(self).__name__} has several: make an eligrad.agents."
+                "PPO or GradientPPO with your own, and train it with eligrad.train.train"
+            )
+
+    @property
+    def _streaming(self) -> bool:
+        return not hasattr(PRESETS[self.preset], "rollout")
+
+    def learn(
+        self,
+        total_timesteps: int | float,
+        *,
+        progress_bar: bool = False,
+        callback: Callback | Sequence[Callback] = (),
+        out: str | Path | None = None,
+    ) -> Learner:
+        """Trains every seed for so many more steps.
+
+        `out` is a new folder for metrics, checkpoints and a curve, to be named in the first call.
+        Each callback gets the `Session` after each chunk; one that returns False ends training.
+        """
+        steps = planning.whole_number("total_timesteps", total_timesteps)
+        callbacks = [callback] if callable(callback) else list(callback)
+        if self._session is None:
+            self._session = self._begin(steps, out)
+        elif out is not None:
+            raise ValueError(f"out is {out}; a folder is named in the first call of learn only")
+        else:
+            session = self._session
+            total = planning.whole_rollouts(session.step + steps, session.plan.rollout)
+            session.plan = dataclasses.replace(session.plan, steps=total)
+        self._session.show_progress, self._session.callbacks = progress_bar, callbacks
+        self._session.run()
+        return self
+
+    def _begin(self, steps: int, out: str | Path | None) -> Session:
+        options: dict[str, Any] = {"steps": steps, "out": out, **self._options}
+        if self._network is None:
+            if self._streaming:
+                options["exploration_fraction"] = EXPLORATION
+            return prepare(self.preset, self._env, **options, **self._settings)
+        settings = {"exploration_steps": EXPLORATION * steps} | self._settings
+        config: Any = dataclasses.replace(PRESETS[self.preset], **settings)
+        return prepare(QLambdaAgent(config, self._network), self._env, **options)
+
+    @property
+    def session(self) -> Session:
+        """What is trained: the engine, the plan, the metrics."""
+        if self._session is None:
+            raise RuntimeError(f"this {type(self).__name__} has not learned yet: call learn first")
+        return self._session
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps that each seed has taken."""
+        return 0 if self._session is None else self._session.step
+
+    @property
+    def episodes(self) -> pd.DataFrame:
+        """All episodes so far: run, seed, step, return, length."""
+        return self.session.tables().episodes.to_pandas()
+
+    def best(self) -> Learner:
+        """From now on acts as the seed whose last episodes had the highest mean return."""
+        session = self.session
+        rows = summarise(session.tables(), session.plan.seeds, session.step)["seeds"]
+        returns = [-np.inf if row["return_last"] is None else row["return_last"] for row in rows]
+        self._run = int(np.argmax(returns))
+        return self
+
+    def predict(
+        self,
+        observation: np.ndarray,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[np.ndarray, Any]:
+        """The action in an observation, or the actions in a batch of them; `state` is passed on.
+
+        The first seed acts, or the one that `best` chose. Statistics stay as they are.
+        """
+        del episode_start
+        session = self.session
+        observation = np.asarray(observation)
+        space = session.env.observation_space
+        batch = observation.ndim == len(space.shape) + 1
+        rows = observation if batch else observation[None]
+        if rows.shape[1:] != tuple(space.shape):
+            raise ValueError(
+                f"observation has shape {observation.shape}; {tuple(space.shape)}, or a batch of "
+                "those, is accepted"
+            )
+        agent, agent_state = self._acting()
+        self._predictions += 1
+        key = jax.random.fold_in(jax.random.key(session.step), self._predictions)
+        actions = np.asarray(_act(agent, agent_state, jnp.asarray(rows), key, deterministic))
+        return (actions if batch else actions[0]), state
+
+    def _acting(self) -> tuple[Any, Any]:
+        """The agent that acts and its state, taken out of all runs once for each moment."""
+        session, moment = self.session, (self.session.step, self._run)
+        if self._remembered is None or self._remembered[0] != moment:
+            every = (spread(session.agent, session.engine.count), session.engine.state.agent)
+            one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[self._run], every)
+            self._remembered = (moment, one)
+        return self._remembered[1]
+
+    def evaluate(
+        self, episodes: int = 10, *, deterministic: bool = True, seed: int = 0
+    ) -> pd.DataFrame:
+        """Plays whole episodes with every seed, without learning: seed, episode, return."""
+        session = self.session
+        returns = evaluate(
+            session.agent,
+            session.env,
+            session.engine.state.agent,
+            episodes=episodes,
+            seed=seed,
+            greedy=deterministic,
+            params=planning.make_params(session.env, session.plan.env_params),
+        )
+        return pd.DataFrame(
+            {
+                "seed": np.repeat(session.plan.seeds, returns.shape[1]),
+                "episode": np.tile(np.arange(returns.shape[1]), len(returns)),
+                "return": returns.ravel(),
+            }
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Writes everything to one file: networks, traces, statistics, simulators, metrics."""
+        archive.save(self.session, path)
+
+    @classmethod
+    def load(
+        cls, path: str | Path, *, env: World | None = None, network: Network | None = None
+    ) -> Learner:
+        """What `save` wrote; a network or an environment made by hand must be given again."""
+        plan = Plan(**archive.read_plan(path))
+        if plan.agent not in (cls.preset, None):
+            raise ValueError(
+                f"{path} holds {TITLES[plan.agent]}; load it with eligrad.load, or as what it is"
+            )
+        agent = None
+        if network is not None:
+            agent = QLambdaAgent(QLambdaConfig(**plan.settings), network)
+        learner = cls.__new__(cls)
+        learner._session = session = archive.load(path, agent=agent, env=env)
+        learner._env = learner._world = session.env
+        learner._network, learner._options, learner._settings = network, {}, {}
+        learner._run, learner._remembered, learner._predictions = 0, None, 0
+        return learner
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._world.name!r}, num_timesteps={self.num_timesteps})"
+
+
+@functools.partial(jax.jit, static_argnums=4)
+def _act(agent: Any, state: Any, rows: Any, key: Any, deterministic: bool) -> Any:
+    keys = jax.random.split(key, len(rows))
+    return jax.vmap(lambda row, key: choose(agent, state, row, key, deterministic))(rows, keys)
+
+
+class QRC(Learner):
+    """QRC(λ): gradient Q-learning with regularised corrections, from each step as it comes."""
+
+    preset = "qrc"
+
+
+class QC(Learner):
+    """QC(λ): the same without regularisation."""
+
+    preset = "qc"
+
+
+class GQ2(Learner):
+    """GQ2(λ): the action-value form of GTD2(λ)."""
+
+    preset = "gq2"
+
+
+class QLambda(Learner):
+    """Watkins' Q(λ), the semi-gradient baseline."""
+
+    preset = "q-lambda"
+
+
+class SarsaLambda(Learner):
+    """Gradient SARSA(λ); with rule="td" the semi-gradient one."""
+
+    preset = "sarsa-lambda"
+
+
+class ExpectedSarsaLambda(Learner):
+    """Gradient Expected SARSA(λ)."""
+
+    preset = "expected-sarsa-lambda"
+
+
+class StreamQ(Learner):
+    """StreamQ: Q(λ) whose steps ObGD bounds."""
+
+    preset = "stream-q"
+
+
+class PPO(Learner):
+    """Proximal policy optimisation."""
+
+    preset = "ppo"
+
+
+class GradientPPO(Learner):
+    """PPO with a gradient TD(λ) critic."""
+
+    preset = "gradient-ppo"
+
+
+LEARNERS: dict[str, type[Learner]] = {
+    each.preset: each
+    for each in (
+        QRC, QC, GQ2, QLambda, SarsaLambda, ExpectedSarsaLambda, StreamQ, PPO, GradientPPO,
+    )
+}  # fmt: skip
+
+
+def load(path: str | Path, **made: Any) -> Learner:
+    """What any learner's `save` wrote, as what it was."""
+    name = archive.read_plan(path)["agent"]
+    if name is None:
+        raise ValueError(f"{path} holds an agent made by hand; load it as what it is, QRC.load say")
+    return LEARNERS[name].load(path, **made)

@@ -1,0 +1,195 @@
+"""Training from the host: chunk after chunk of an engine, with everything written down between."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from eligrad.train import figure
+from eligrad.train import plan as planning
+from eligrad.train.engines import Engine
+from eligrad.train.faults import EnvironmentFault
+from eligrad.train.folder import RunFolder
+from eligrad.train.interruption import Interrupted, Interruption, wait
+from eligrad.train.metrics import EpisodeRecord, Tables, tables_of_chunk
+from eligrad.train.plan import Agent, Plan, World
+from eligrad.train.progress import Progress
+from eligrad.train.provenance import provenance
+from eligrad.train.simulators import HostEngine
+from eligrad.train.sinks import Sinks, Subject
+from eligrad.train.summary import summarise
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What training leaves behind."""
+
+    agent: Agent
+    state: Any
+    """The last state of all runs; `state.agent` is that of the agents."""
+    episodes: pa.Table
+    """Columns run, seed, step, return, length; `.to_pandas()` makes a data frame of it."""
+    chunks: pa.Table
+    summary: dict[str, Any]
+    folder: Path | None
+
+
+Callback = Callable[["Session"], bool | None]
+"""Called after each chunk; training ends where it returns False."""
+
+
+class Session:
+    """One session of one run; `run` may be called again, with more steps in the plan."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        agent: Agent,
+        env: World,
+        engine: Engine,
+        folder: RunFolder | None = None,
+        progress: bool = False,
+        sinks: Sequence[str] = (),
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        self.plan, self.agent, self.env, self.folder = plan, agent, env, folder
+        self.title = planning.title(plan, env)
+        self.show_progress = progress
+        self.sink_names, self.sinks = sinks, Sinks()
+        self.callbacks = callbacks
+        self.clock = time.perf_counter()
+        self.engine = engine
+        self.restored = False
+        self.seconds: list[float] = []
+        self.step, self.saved_step = 0, 0
+        self.saved, self.unsaved = Tables.join([]), list[Tables]()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What the folder's `config.json` says of the run itself."""
+        return {"plan": dataclasses.asdict(self.plan)}
+
+    def run(self) -> Result:
+        """Trains to the end of the plan, or until a signal or a callback says so."""
+        if self.folder is not None and not self.restored:
+            self._restore(self.folder)
+        self.restored = True
+        with (
+            Interruption() as interruption,
+            Progress(
+                self.title, self.engine.count, self.plan.steps, self.step, self.show_progress
+            ) as bar,
+        ):
+            wanted = True
+            while wanted and self.step < self.plan.steps and interruption.signal_number is None:
+                self._advance(bar)
+                if self.step % self.plan.checkpoint_every == 0:
+                    self._save()
+                wanted = not [True for callback in self.callbacks if callback(self) is False]
+            self._save()
+            result = self._conclude()
+        if interruption.signal_number is not None and self.step < self.plan.steps:
+            raise Interrupted(interruption.signal_number, self.step, result.folder)
+        return result
+
+    def tables(self) -> Tables:
+        """All metrics so far."""
+        return Tables.join([self.saved, *self.unsaved])
+
+    def close(self) -> None:
+        """Frees what the engine and the sinks hold."""
+        self.sinks.close()
+        self.engine.close()
+
+    def _restore(self, folder: RunFolder) -> None:
+        begun = folder.config if (folder.path / "config.json").exists() else {"sessions": []}
+        self.step, self.engine.state = folder.restore(self.engine.state)
+        if self.step > self.plan.steps:
+            raise ValueError(
+                f"steps is {self.plan.steps}, but {folder.path} is at step {self.step} already"
+            )
+        if self.step and isinstance(self.engine, HostEngine) and not self.engine.state.simulators:
+            warnings.warn(
+                f"the state of {self.env.name!r} cannot be restored ({self.engine.obstacle}); "
+                "all runs go on in new episodes",
+                stacklevel=3,
+            )
+            self.engine.interrupt(planning.env_seeds(self.plan.seeds, self.step))
+        self.saved_step, self.saved = self.step, folder.tables()
+        session = provenance() | {"from_step": self.step}
+        folder.write_config(self.config | {"sessions": [*begun["sessions"], session]})
+        self.sinks.open(self.sink_names, Subject(folder.path, self.title, folder.config, self.step))
+
+    def _advance(self, bar: Progress) -> None:
+        """One chunk; chunks end at the same steps however often a run was stopped."""
+        begun_at = self.step
+        steps = min(self.plan.chunk - begun_at % self.plan.chunk, self.plan.steps - begun_at)
+        record = self.engine.advance(steps)
+        wait(record)
+        self._check_faults(record)
+        self.step += steps
+        # All time is some chunk's: that of making the engine, too, and of writing files.
+        self.clock, before = time.perf_counter(), self.clock
+        self.seconds.append(seconds := self.clock - before)
+        measured = self.engine.measure(record)
+        tables = tables_of_chunk(record, measured, self.plan.seeds, begun_at, seconds)
+        self.unsaved.append(tables)
+        self.sinks.write(tables, self.step)
+        bar.advance(steps, tables, measured.headline)
+
+    def _check_faults(self, record: EpisodeRecord) -> None:
+        steps = np.asarray(self.engine.fault_step)
+        faulty = np.flatnonzero(steps >= 0)
+        if not faulty.size:
+            return
+        run = faulty[np.argmin(steps[faulty])]
+        returns = np.asarray(record.episode_return)[run, : max(0, steps[run] - self.step)]
+        wrong = returns[~np.isfinite(returns)]
+        culprit = f"a reward ({wrong[0]})" if wrong.size else "an observation"
+        kept = ""
+        if self.folder is not None and self.saved_step:
+            kept = f"; the checkpoint of step {self.saved_step:,} is kept in {self.folder.path}"
+        raise EnvironmentFault(
+            f"{self.env.name!r} gave {culprit} that is not finite, to seed "
+            f"{self.plan.seeds[run]} at step {steps[run]:,}{kept}"
+        )
+
+    def _save(self) -> None:
+        if self.saved_step == self.step:
+            return
+        tables = Tables.join(self.unsaved)
+        if self.folder is not None:
+            self.folder.save(self.step, self.engine.state, tables, self.config)
+        self.saved_step, self.saved, self.unsaved = self.step, Tables.join([self.saved, tables]), []
+
+    def _conclude(self) -> Result:
+        summary = summarise(self.saved, self.plan.seeds, self.step) | {
+            "title": self.title,
+            "finished": self.step == self.plan.steps,
+            "startup_seconds": self._startup_seconds(),
+        }
+        result = Result(
+            agent=self.agent,
+            state=self.engine.state,
+            episodes=self.saved.episodes,
+            chunks=self.saved.chunks,
+            summary=summary,
+            folder=None if self.folder is None else self.folder.path,
+        )
+        if self.folder is not None:
+            self.folder.write_summary(summary)
+            if self.step:
+                figure.draw(self.saved, self.plan.seeds, self.step, self.title, self.folder.curve)
+        return result
+
+    def _startup_seconds(self) -> float:
+        """Compiling, for the most part: what the first chunk took longer than the others."""
+        first, *others = self.seconds or [0.0]
+        return max(0.0, first - float(np.median(others or [0.0])))

@@ -1,0 +1,151 @@
+"""The verbs people know do what they say, for every agent."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+
+import eligrad
+from eligrad.agents import from_equinox
+from eligrad.facade import LEARNERS
+from eligrad.nets import streaming_mlp
+from eligrad.train.callbacks import EvaluateEvery, StopAtReturn
+from eligrad.train.checkpoint import CheckpointError
+
+SMALL_ROLLOUT = {"rollout": 64, "minibatch_size": 32, "epochs": 1}
+ROLLOUT_AGENTS = ("ppo", "gradient-ppo")
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+
+def make(preset: str, env: str = "CartPole-v1", **options) -> eligrad.Learner:
+    """A learner that is quick to train."""
+    small = SMALL_ROLLOUT if preset in ROLLOUT_AGENTS else {}
+    return LEARNERS[preset](env, **small, **options)
+
+
+@pytest.mark.parametrize("preset", LEARNERS)
+def test_every_agent_learns_acts_and_goes_on(preset, tmp_path):
+    agent = make(preset, seeds=2).learn(128)
+    assert agent.num_timesteps == 128
+    observation = np.array([0.1, 0.0, -0.1, 0.2], np.float32)
+    action, _ = agent.predict(observation)
+    assert action in (0, 1)
+    batch, _ = agent.predict(np.stack([observation] * 3))
+    np.testing.assert_array_equal(batch, [action] * 3)
+    agent.save(tmp_path / "agent.npz")
+    loaded = eligrad.load(tmp_path / "agent.npz")
+    assert type(loaded) is type(agent)
+    assert loaded.num_timesteps == 128
+    assert loaded.episodes.equals(agent.episodes)
+
+
+def test_learning_twice_or_from_a_file_is_learning_once(tmp_path):
+    options = {"seeds": 2, "exploration_steps": 100.0}
+    once = eligrad.QRC("CartPole-v1", **options).learn(2000)
+    twice = eligrad.QRC("CartPole-v1", **options).learn(1000)
+    twice.save(tmp_path / "agent.npz")
+    twice.learn(1000)
+    loaded = eligrad.QRC.load(tmp_path / "agent.npz").learn(1000)
+    assert once.episodes.equals(twice.episodes)
+    assert once.episodes.equals(loaded.episodes)
+
+
+def test_prediction_passes_on_the_state_and_leaves_statistics_alone():
+    agent = make("qrc").learn(200)
+    before = agent.session.engine.state.agent.perception
+    observation = np.array([0.5, -1.0, 0.1, 2.0], np.float32)
+    action, passed_on = agent.predict(observation, state="anything")
+    assert passed_on == "anything"
+    after = agent.session.engine.state.agent.perception
+    np.testing.assert_array_equal(before.observations.mean, after.observations.mean)
+    assert action in (0, 1)
+
+
+def test_best_is_the_seed_with_the_highest_last_returns():
+    agent = make("ppo", "Probe/Action-v0", seeds=3, actor_step_size=[0.0, 3e-2, 0.0]).learn(2048)
+    agent.best()
+    assert agent._run == 1
+    returns = agent.evaluate(episodes=5)
+    assert returns[returns.seed == 1]["return"].mean() == 1.0
+
+
+def test_evaluation_in_gymnasium_and_in_jax():
+    for env in ("CartPole-v1", "Probe/Trace-v0"):
+        agent = make("qrc", env, seeds=2).learn(50)
+        frame = agent.evaluate(episodes=3, deterministic=False)
+        assert list(frame.columns) == ["seed", "episode", "return"]
+        assert sorted(frame.seed) == [0, 0, 0, 1, 1, 1]
+        assert frame.equals(agent.evaluate(episodes=3, deterministic=False))
+        assert np.isfinite(frame["return"]).all()
+
+
+def test_callbacks_stop_evaluate_and_keep_the_best(tmp_path):
+    watch = EvaluateEvery(128, episodes=2, keep_best=tmp_path / "best.npz")
+    agent = make("ppo", seeds=1).learn(512, callback=[watch, lambda session: session.step < 256])
+    assert agent.num_timesteps == 256
+    assert [step for step, _ in watch.history] == [128, 256]
+    kept = eligrad.load(tmp_path / "best.npz")
+    means = {step: returns.mean() for step, returns in watch.history}
+    assert kept.num_timesteps == max(means, key=lambda step: (means[step], -step))
+
+
+def test_stops_at_a_return():
+    agent = make("qrc", "Probe/Reward-v0")
+    agent.learn(5000, callback=StopAtReturn(0.5))
+    assert agent.num_timesteps < 5000
+
+
+def test_gymnasium_tools_can_drive_it():
+    agent = make("ppo").learn(64)
+    env = gymnasium.make("CartPole-v1")
+    observation, _ = env.reset(seed=0)
+    total, over = 0.0, False
+    while not over:
+        action, _ = agent.predict(observation, deterministic=True)
+        observation, reward, terminated, truncated, _ = env.step(action)
+        total, over = total + float(reward), terminated or truncated
+    assert total > 0
+
+
+def test_stable_baselines_can_evaluate_it():
+    evaluation = pytest.importorskip(
+        "stable_baselines3.common.evaluation", reason="stable-baselines3 is an optional comparison"
+    )
+    agent = make("ppo").learn(64)
+    mean, _ = evaluation.evaluate_policy(agent, gymnasium.make("CartPole-v1"), n_eval_episodes=2)
+    assert mean > 0
+
+
+def test_a_network_of_ones_own(tmp_path):
+    network = from_equinox(lambda key, s: streaming_mlp(4, 2, hidden=(8,), sparsity=s, key=key))
+    agent = eligrad.QRC("CartPole-v1", network=network).learn(64)
+    agent.save(tmp_path / "own.npz")
+    with pytest.raises(ValueError, match="made by hand"):
+        eligrad.QRC.load(tmp_path / "own.npz")
+    assert eligrad.QRC.load(tmp_path / "own.npz", network=network).num_timesteps == 64
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: eligrad.QRC("CartPole-v1", lamb=0.8), "did you mean 'lam'"),
+        (lambda: eligrad.QRC("CartPole-v7"), "did you mean 'CartPole-v1'"),
+        (lambda: eligrad.QRC("CartPole-v1").predict(np.zeros(4)), "call learn first"),
+        (lambda: make("qrc").learn(10).predict(np.zeros(3)), "observation has shape"),
+        (lambda: make("qrc").learn(0.5), "total_timesteps is 0.5"),
+    ],
+)
+def test_mistakes_are_named(call, message):
+    with pytest.raises((ValueError, RuntimeError, LookupError), match=message):
+        call()
+
+
+def test_a_file_of_another_agent_is_refused(tmp_path):
+    make("qc").learn(10).save(tmp_path / "qc.npz")
+    with pytest.raises(ValueError, match="holds QC"):
+        eligrad.QRC.load(tmp_path / "qc.npz")
+    (tmp_path / "none.npz").write_bytes(b"nothing")
+    with pytest.raises(CheckpointError, match="damaged"):
+        eligrad.load(tmp_path / "none.npz")
