@@ -24,6 +24,7 @@ FLOORS = {
     "cli_experiments": 5,
     "cli_runs": 5,
     "demo": 5,
+    "facade": 5,
     "__init__": 5,
     "__main__": 5,
 }
