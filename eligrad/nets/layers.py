@@ -15,6 +15,7 @@ class Affine(eqx.Module):
 
     The weight is [fan_in, units]: at batch size 1 this is the layout in which the reverse pass is
     fastest, because the weight's gradient, an outer product, fuses with what is done to it next.
+    Products are of full float32 precision, so that a GPU gives one agent what it gives a hundred.
     """
 
     weight: Float[Array, "fan_in units"]
@@ -26,7 +27,10 @@ class Affine(eqx.Module):
 
     def __call__(self, x: Float[Array, "*rows fan_in"]) -> Float[Array, "*rows units"]:
         """Maps each row of inputs to one row of units."""
-        y = x @ self.weight
+        # The outer product's factor is kept in memory. GPU compilers would compute it, and all that
+        # leads to it, again in every tile of the weight's gradient; see also `layer_norm`.
+        x = lax.optimization_barrier(x)
+        y = jnp.matmul(x, self.weight, precision=lax.Precision.HIGHEST)
         return y + jnp.broadcast_to(self.bias, y.shape)
 
 
@@ -36,6 +40,8 @@ def layer_norm(x: Float[Array, "*features"], *, epsilon: float = 1e-5) -> Float[
     The variance is the population's, computed in two passes: E[x²] - E[x]² would cancel
     where the mean is large.
     """
+    # Its reverse is the outer product's other factor, kept in memory like the first.
+    x = lax.optimization_barrier(x)
     centred = x - jnp.mean(x)
     return centred * lax.rsqrt(jnp.mean(jnp.square(centred)) + epsilon)
 

@@ -69,9 +69,14 @@ def begin(
 
 
 def advance(
-    agent: StreamingAgent, env: Environment, params: Any, state: StreamState, steps: int
+    agent: StreamingAgent,
+    env: Environment,
+    params: Any,
+    state: StreamState,
+    steps: int,
+    unroll: int = 1,
 ) -> tuple[StreamState, StepRecord]:
-    """`steps` steps of one run, and the record of each."""
+    """`steps` steps of one run, and the record of each; `unroll` of them in a round of the loop."""
     numbers = state.step + 1 + jnp.arange(steps, dtype=jnp.int32)
     # Made in one batch before the loop: key arithmetic inside it would cost more than the game.
     agent_keys = jax.vmap(split_step_key, (None, 0))(state.agent_key, numbers)
@@ -81,7 +86,8 @@ def advance(
         carry, record = _step(agent, env, params, carry, *keys)
         return carry, _pack(record)
 
-    state, packed = jax.lax.scan(step, state, (agent_keys[:, 0], agent_keys[:, 1], env_keys))
+    keys = (agent_keys[:, 0], agent_keys[:, 1], env_keys)
+    state, packed = jax.lax.scan(step, state, keys, unroll=unroll)
     return state, _unpack(packed)
 
 
@@ -179,8 +185,11 @@ class Runs:
     def _advance_all(
         self, agents: Any, params: Any, state: StreamState, steps: int
     ) -> tuple[StreamState, StepRecord]:
+        # Two steps in a round write the parameters from one place to another and back. A single one
+        # must end where it began: an accelerator then copies them, a quarter of a step's time.
+        unroll = 1 if in_turn(self._sharding) else 2
         return for_each_run(
-            lambda agent, params, state: advance(agent, self.env, params, state, steps),
+            lambda agent, params, state: advance(agent, self.env, params, state, steps, unroll),
             self._sharding,
         )(agents, params, state)
 
@@ -222,10 +231,9 @@ def for_each_run(function: Callable[..., Any], sharding: NamedSharding) -> Calla
     parameters and traces of one agent stay in its cache where those of many do not, and a run is
     then the same program, bit for bit, whatever other runs there are.
     """
-    in_turn = all(device.platform == "cpu" for device in sharding.device_set)
 
     def share(*arguments: Any) -> Any:
-        if in_turn:
+        if in_turn(sharding):
             return jax.lax.map(lambda run: function(*run), arguments)
         return jax.vmap(function)(*arguments)
 
@@ -236,6 +244,11 @@ def for_each_run(function: Callable[..., Any], sharding: NamedSharding) -> Calla
         out_specs=sharding.spec,
         check_vma=False,
     )
+
+
+def in_turn(sharding: NamedSharding) -> bool:
+    """Whether the runs on a device take turns."""
+    return all(device.platform == "cpu" for device in sharding.device_set)
 
 
 def spread(tree: PyTree, count: int, like: PyTree = None) -> PyTree:

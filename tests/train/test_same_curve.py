@@ -63,17 +63,18 @@ def test_ten_chunks(together):
 
 
 def test_under_vmap(together):
-    """What an accelerator does with its share of the runs."""
+    """What an accelerator does with its share of the runs: all at once, two steps in a round."""
+    agent, odd = tiny.agent(), 7  # so that a step is left over
 
     @jax.jit
-    def all_at_once(agent_seeds, env_seeds):
-        agent = tiny.agent()
-        state = jax.vmap(lambda a, e: stream.begin(agent, tiny.ENV, (), a, e))(
-            agent_seeds, env_seeds
-        )
-        return jax.vmap(lambda run: stream.advance(agent, tiny.ENV, (), run, STEPS))(state)
+    @jax.vmap
+    def all_at_once(agent_seed, env_seed):
+        state = stream.begin(agent, tiny.ENV, (), agent_seed, env_seed)
+        state, first = stream.advance(agent, tiny.ENV, (), state, odd, unroll=2)
+        _, rest = stream.advance(agent, tiny.ENV, (), state, STEPS - odd, unroll=2)
+        return jax.tree.map(lambda *parts: jnp.concatenate(parts), first, rest)
 
-    _, batched = all_at_once(jnp.asarray(SEEDS), jnp.asarray(env_seeds(SEEDS), jnp.int32))
+    batched = all_at_once(jnp.asarray(SEEDS), jnp.asarray(env_seeds(SEEDS), jnp.int32))
     records, _ = together
     np.testing.assert_array_equal(batched.ended, records.ended)
     np.testing.assert_allclose(batched.episode_return, records.episode_return, atol=1e-5)
