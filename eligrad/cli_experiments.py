@@ -27,7 +27,7 @@ class Place:
     """SLURM account."""
     slurm_timeout_min: int = 24 * 60
     """Minutes of a batch job; one that is not done by then goes on in another."""
-    slurm_mem_gb: float = 4
+    slurm_mem_gb: float = 4.0
     """Memory of a batch job."""
     slurm_gpus: int = 0
     """GPUs of a batch job."""

@@ -9,8 +9,6 @@ from typing import Any
 from eligrad.envs.optional import import_optional
 from eligrad.experiments.worker import Outcome, Task, work_on_one_core
 
-_ONE_CORE = {"OMP_NUM_THREADS": "1", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
-
 
 class RayExecutor:
     """One Ray task for each job; the store must be on a disk that all machines share.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ class SlurmExecutor:
         *,
         folder: str | Path = "slurm",
         timeout_min: int = 24 * 60,
-        mem_gb: float = 4,
+        mem_gb: float = 4.0,
         gpus: int = 0,
         partition: str | None = None,
         account: str | None = None,
@@ -37,6 +38,11 @@ class SlurmExecutor:
         submitit: Any = import_optional(
             "submitit", extra="executors", purpose="the executor 'slurm'"
         )
+        if cluster == "slurm" and shutil.which("srun") is None:
+            raise ValueError(
+                "there is no srun on this machine; the executor 'slurm' is for one that can submit "
+                "to a SLURM cluster (others: local, ray)"
+            )
         self.workers, self.divide = workers or WORKERS, gpus == 0
         self._executor = submitit.AutoExecutor(folder=Path(folder), cluster=cluster)
         self._executor.update_parameters(

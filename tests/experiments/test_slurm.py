@@ -1,0 +1,58 @@
+"""The SLURM executor, by submitit: on its local stand-in, and the script it would submit."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from eligrad.experiments.executors import make_executor
+from eligrad.experiments.sweep import run_sweep
+from tests.experiments.sweeps import Inline, outcomes, small
+
+submitit = pytest.importorskip(
+    "submitit", reason="submitit is not installed: pip install 'eligrad[executors]'"
+)
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # submitit's own
+DOCS = Path(__file__).parents[2] / "docs" / "experiments.md"
+
+
+@pytest.mark.nightly
+def test_batch_jobs_train_what_one_process_does(tmp_path, compiled_once, monkeypatch):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(compiled_once))
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    undisturbed, store = tmp_path / "undisturbed", tmp_path / "store"
+    spec = small(steps=1000)
+    run_sweep(spec, undisturbed, executor=Inline())
+    local = make_executor("slurm", 2, folder=tmp_path / "slurm", cluster="local")
+    report = run_sweep(spec, store, executor=local)
+    assert (report.failures, report.unfinished) == ({}, 0)
+    assert outcomes(store) == outcomes(undisturbed)
+
+
+def test_the_batch_script_is_the_one_in_the_documentation(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "srun").write_text("#!/bin/sh\n")
+    (tmp_path / "srun").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    executor = make_executor(
+        "slurm", folder="runs/fig3-paper/slurm", partition="cpu", timeout_min=720
+    )
+    inner = executor._executor._executor
+    script = inner._make_submission_file_text("python -u -m submitit.core._submit …", "…")
+    lines = [line.replace(os.getcwd() + "/", "") for line in script.splitlines()]
+    directives = [line for line in lines if line.startswith("#SBATCH")]
+    assert "#SBATCH --partition=cpu" in directives
+    assert "#SBATCH --cpus-per-task=1" in directives
+    assert "#SBATCH --time=720" in directives
+    (shown,) = re.findall(r"```bash\n(#!/bin/bash\n.*?)```", DOCS.read_text(), re.S)
+    assert shown.splitlines() == [line for line in lines if line]
+
+
+def test_without_slurm_it_says_so(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ValueError, match="there is no srun on this machine"):
+        make_executor("slurm", folder=tmp_path)
