@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.markdown import ROOT, blocks, local_links, run
+
 README = (ROOT / "README.md").read_text()
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
-
-
-def run(code: str, folder: Path) -> str:
-    command = [sys.executable, "-c", code]
-    result = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=False, cwd=folder
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+EXAMPLE, *OTHERS = blocks(README, "python")
 
 
 def test_the_example_prints_what_it_says(tmp_path):
-    code = blocks("python")[0]
-    assert len(code.strip().splitlines()) <= 20
-    promised = [float(x) for x in re.findall(r"\d+\.\d+", code.splitlines()[-1].split("#")[1])]
-    printed = [float(x) for x in re.findall(r"-?\d+\.\d+", run(code, tmp_path))]
+    assert len(EXAMPLE.strip().splitlines()) <= 20
+    promised = [float(x) for x in re.findall(r"\d+\.\d+", EXAMPLE.splitlines()[-1].split("#")[1])]
+    printed = [float(x) for x in re.findall(r"-?\d+\.\d+", run(EXAMPLE, tmp_path))]
     assert printed == pytest.approx(promised, abs=0.15)
 
 
-@pytest.mark.parametrize("code", blocks("python")[1:])
+@pytest.mark.parametrize("code", OTHERS)
 def test_the_others_run(code, tmp_path):
     run(code, tmp_path)
 
@@ -46,5 +31,5 @@ def test_make_knows_the_commands():
 
 
 def test_links_and_pictures_exist():
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
+    for target in local_links(README):
         assert (ROOT / target).exists(), target

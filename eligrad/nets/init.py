@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from eligrad._number import Number, check_number
 
 Initializer = Callable[[PRNGKeyArray, tuple[int, ...]], Array]
+"""From a key and a shape to weights."""
 
 
 def sparse_uniform(

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float
 from eligrad.rules import _checks as check
 
 TraceCut = Literal["after", "watkins"]
+"""The name of a convention; see `trace_cut`."""
 CONVENTIONS: tuple[TraceCut, ...] = ("after", "watkins")
 
 

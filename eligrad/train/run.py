@@ -120,6 +120,7 @@ def _run_to_the_end(prepare: Callable[Arguments, Session]) -> Callable[Arguments
 
 
 train = _run_to_the_end(prepare)
+"""`prepare`, and then training to the end; takes the same arguments and returns the `Result`."""
 
 
 def resume(

@@ -1,0 +1,37 @@
+"""Code in Markdown files: found, run, parsed. Shared by the tests of README and documentation."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The fenced code blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def without_code(text: str) -> str:
+    """The prose alone."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def run(code: str, folder: Path) -> str:
+    """What a program prints; fails where it fails."""
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, cwd=folder
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def local_links(text: str) -> list[str]:
+    """Targets of links and pictures that are no addresses."""
+    return [target for target in LINK.findall(without_code(text)) if "://" not in target]
