@@ -19,6 +19,8 @@ COMMANDS = {
     "reproduce": "train what a figure of the paper shows: eligrad reproduce fig3 --scale smoke",
     "runs": "list, show, compare and remove runs: eligrad runs ls",
     "report": "one page with curves, tables and configurations of many runs: eligrad report runs",
+    "play": "an episode as a film, with value, h and TD error under it: eligrad play RUN",
+    "watch": "look on while another process trains: eligrad watch RUN",
     "demo": "see TD(λ) diverge and gradient TD(λ) not, in under a minute",
 }
 """Each has its own --help."""
@@ -74,6 +76,14 @@ def main(arguments: list[str] | None = None) -> None:
         from eligrad import cli_report
 
         sys.exit(cli_report.main(arguments[1:]))
+    elif command == "play":
+        from eligrad import cli_play
+
+        sys.exit(cli_play.main(arguments[1:]))
+    elif command == "watch":
+        from eligrad import cli_watch
+
+        sys.exit(cli_watch.main(arguments[1:]))
     elif command == "runs":
         from eligrad import cli_runs
 

@@ -23,6 +23,8 @@ FLOORS = {
     "cli_report": 5,
     "cli_experiments": 5,
     "cli_runs": 5,
+    "cli_play": 5,
+    "cli_watch": 5,
     "demo": 5,
     "facade": 5,
     "__init__": 5,

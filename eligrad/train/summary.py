@@ -37,6 +37,13 @@ def summarise(tables: Tables, seeds: Sequence[int], steps: int) -> dict[str, Any
     }
 
 
+def best_run(tables: Tables, seeds: Sequence[int], steps: int) -> int:
+    """The place of the run whose last episodes had the highest mean return; one without is last."""
+    rows = summarise(tables, seeds, steps)["seeds"]
+    last = [-np.inf if row["return_last"] is None else row["return_last"] for row in rows]
+    return int(np.argmax(last))
+
+
 def _columns(table: Any) -> list[tuple[str, Any]]:
     return list(zip(table.column_names, table.columns, strict=True))
 

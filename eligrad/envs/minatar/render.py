@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import itertools
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +21,7 @@ from PIL import Image
 
 from eligrad.envs.minatar import GAMES, Game
 
+Frame = UInt8[np.ndarray, "height width 3"]
 Frames = UInt8[np.ndarray, "time height width 3"]
 
 
@@ -44,23 +48,28 @@ def render(
     return palette(channels)[large]
 
 
-def save_gif(path: str | Path, frames: Frames, fps: float = 15.0) -> None:
-    """Writes an endless animation of RGB frames. GIF keeps time in hundredths of a second."""
-    _check_frames(frames, fps)
-    first, *others = [Image.fromarray(frame) for frame in frames]
+def save_gif(
+    path: str | Path, frames: Frames | Iterable[Frame | Image.Image], fps: float = 15.0
+) -> None:
+    """Writes an endless animation of RGB frames. GIF keeps time in hundredths of a second.
+
+    Frames that come one by one may be images with a palette of their own, which is kept.
+    """
+    first, others = _split(frames, fps)
     duration = max(10 * round(100 / fps), 10)
-    first.save(path, "GIF", save_all=True, append_images=others, duration=duration, loop=0)
+    images = map(_image, others)
+    _image(first).save(path, "GIF", save_all=True, append_images=images, duration=duration, loop=0)
 
 
-def save_mp4(path: str | Path, frames: Frames, fps: float = 15.0) -> None:
+def save_mp4(path: str | Path, frames: Frames | Iterable[Frame], fps: float = 15.0) -> None:
     """Writes a film of RGB frames; needs the package imageio-ffmpeg."""
-    ffmpeg = _import_ffmpeg()
-    _check_frames(frames, fps)
-    height, width = frames.shape[1:3]
+    ffmpeg = import_ffmpeg()
+    first, others = _split(frames, fps)
+    height, width = first.shape[:2]
     # H.264 halves the resolution of colour, so that both sides must be even.
     film = ffmpeg.write_frames(str(path), (width, height), fps=fps, macro_block_size=2)
     film.send(None)
-    for frame in frames:
+    for frame in itertools.chain([first], others):
         film.send(np.ascontiguousarray(frame))
     film.close()
 
@@ -127,14 +136,23 @@ def _lively_moments(
     return observations[best, start : start + length]
 
 
-def _check_frames(frames: np.ndarray, fps: float) -> None:
-    if len(frames) == 0:
-        raise ValueError("frames is empty; at least one frame is accepted")
+def _split(frames: Iterable[Any], fps: float) -> tuple[Any, Iterator[Any]]:
+    """The first frame and the others, once all of it is found to make sense."""
     if fps <= 0:
         raise ValueError(f"fps is {fps}; a positive number of frames per second is accepted")
+    others = iter(frames)
+    first = next(others, None)
+    if first is None:
+        raise ValueError("frames is empty; at least one frame is accepted")
+    return first, others
 
 
-def _import_ffmpeg() -> ModuleType:
+def _image(frame: Any) -> Image.Image:
+    return frame if isinstance(frame, Image.Image) else Image.fromarray(frame)
+
+
+def import_ffmpeg() -> ModuleType:
+    """The package that writes films; ImportError says how to get it."""
     try:
         return importlib.import_module("imageio_ffmpeg")
     except ModuleNotFoundError as error:
