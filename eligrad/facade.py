@@ -160,7 +160,7 @@ class Learner:
         self._predictions += 1
         key = jax.random.fold_in(jax.random.key(session.step), self._predictions)
         actions = np.asarray(_act(agent, agent_state, jnp.asarray(rows), key, deterministic))
-        return (actions if batch else actions[0]), state
+        return (actions if batch else actions.squeeze(axis=0)), state
 
     def _acting(self) -> tuple[Any, Any]:
         """The agent that acts and its state, taken out of all runs once for each moment."""
