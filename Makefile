@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: setup demo divergence test lint types pytest test-minatar bench lock clean
+.PHONY: setup demo divergence test lint types pytest test-minatar test-nightly bench lock clean
 
 setup: $(INSTALLED)
 
@@ -39,10 +39,15 @@ pytest: setup
 test-minatar: setup
 	$(BIN)/python -m pytest -m nightly -n $(WORKERS) tests/minatar
 
+# All long proofs: the games, learning to a mark, coverage of intervals, sweeps that are killed.
+test-nightly: setup
+	$(BIN)/python -m pytest -m nightly -n $(WORKERS) --dist loadgroup
+
 bench: setup
 	$(BIN)/python -m benchmarks.rules_cost
 	$(BIN)/python -m benchmarks.minatar_speed
 	$(BIN)/python -m benchmarks.streaming_engines
+	$(BIN)/python -m benchmarks.ppo_speed
 
 # Writes down the versions that are installed, without saying where they came from.
 lock: setup
