@@ -117,9 +117,9 @@ class _Film:
     def frame(self, step: int) -> UInt8[np.ndarray, "height width 3"]:
         """The film at one step."""
         chart = self._chart.copy()
+        after = self._place(0, step, 0.0)[0] + 1
         for top, bottom, right in self._boxes:
-            cursor = self._place(0, step, 0.0)[0] + 1
-            chart[top:bottom, cursor:right] = self._pale[top:bottom, cursor:right]
+            chart[top:bottom, after:right] = self._pale[top:bottom, after:right]
         top = PICTURE + 2 * MARGIN
         canvas = np.full((top + len(chart), WIDTH, 3), 255, np.uint8)
         picture = _fit(self._recording.frames[step], PICTURE)
@@ -133,7 +133,7 @@ class _Film:
         self._draw_cursor(draw, step, top)
         return np.asarray(image)
 
-    def _place(self, panel: int, step: float, number: float) -> tuple[int, int]:
+    def _place(self, panel: int, step: int, number: float) -> tuple[int, int]:
         """Column and row of a number in the chart."""
         x, y = self._axes[panel].transData.transform((step, number))
         return round(x), len(self._chart) - 1 - round(y)

@@ -33,26 +33,26 @@ MAX_STEPS = 500
 
 @dataclasses.dataclass(frozen=True)
 class Recording:
-    """An episode of T steps; entry t of each array of length T belongs to the step from s_t on."""
+    """An episode of T steps, T + 1 moments; entry t of the steps is about the one from s_t on."""
 
     title: str
-    frames: UInt8[np.ndarray, "T+1 height width 3"]
+    frames: UInt8[np.ndarray, "moments height width 3"]
     """Pictures of s_0 … s_T. The copies of Gymnasium begin the next episode at an end, so that its
     last picture but one stands for the last, too."""
-    observations: Shaped[np.ndarray, "T+1 ..."]
+    observations: Shaped[np.ndarray, "moments ..."]
     """As the environment gave them."""
-    actions: Shaped[np.ndarray, "T ..."]
-    rewards: Float[np.ndarray, "T"]
+    actions: Shaped[np.ndarray, "steps ..."]
+    rewards: Float[np.ndarray, "steps"]
     """Rewards r_{t+1}, as the environment gave them."""
-    scaled_rewards: Float[np.ndarray, "T"]
+    scaled_rewards: Float[np.ndarray, "steps"]
     """The same as the agent sees them; all that follows is in this unit."""
-    values: Float[np.ndarray, "T"]
+    values: Float[np.ndarray, "steps"]
     """q(s_t, a_t) of the action taken, for an agent with action values; else v(s_t)."""
-    following: Float[np.ndarray, "T"]
+    following: Float[np.ndarray, "steps"]
     """The value of s_{t+1} that the agent bootstraps from; 0 where the task ended."""
-    td_errors: Float[np.ndarray, "T"]
+    td_errors: Float[np.ndarray, "steps"]
     """δ_t: the scaled reward, and the discount times `following`, less `values`."""
-    auxiliary: Float[np.ndarray, "T"] | None
+    auxiliary: Float[np.ndarray, "steps"] | None
     """h(s_t, a_t), or h(s_t), of a gradient rule: the TD error that is expected there."""
     of_actions: bool
     """Whether values and h are those of actions."""
