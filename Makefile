@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: setup demo divergence test lint types pytest test-minatar test-nightly bench lock clean
+.PHONY: setup demo divergence test lint types pytest docs test-minatar test-nightly bench lock clean
 
 setup: $(INSTALLED)
 
@@ -42,6 +42,10 @@ test-minatar: setup
 # All long proofs: the games, learning to a mark, coverage of intervals, sweeps that are killed.
 test-nightly: setup
 	$(BIN)/python -m pytest -m nightly -n $(WORKERS) --dist loadgroup
+
+# The documentation as a site, in site/; pytest builds it too.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: setup
 	$(BIN)/python -m benchmarks.rules_cost

@@ -1,0 +1,170 @@
+"""What the documentation shows runs, what it links to is there, and its site builds strictly."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from types import ModuleType
+
+import pytest
+import tyro
+
+from eligrad import cli, cli_experiments, cli_report, cli_runs, cli_train
+from tests.markdown import ROOT, blocks, local_links, run
+
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+TEXTS = {str(page.relative_to(DOCS)): page.read_text(encoding="utf-8") for page in PAGES}
+
+BEFORE = {
+    # The runs that the page's sweep would have trained.
+    "experiments.md": "from eligrad.train import train\n"
+    "train('qrc', 'Probe/Reward-v0', steps=50, out='runs/sizes/one')\n",
+}
+"""What must have happened before a page's code."""
+ALONE = ("own-agent.md",)
+"""Pages whose blocks are programs of their own."""
+
+
+def programs() -> list[tuple[str, str]]:
+    """All code of the pages: one program for each page, or for each of its blocks."""
+    found = []
+    for name, text in TEXTS.items():
+        code = blocks(text, "python")
+        found += [(name, block) for block in code] if name in ALONE else [(name, "\n".join(code))]
+    return [(name, BEFORE.get(name, "") + code) for name, code in found if code]
+
+
+@pytest.mark.parametrize(("page", "code"), [pytest.param(*each, id=each[0]) for each in programs()])
+def test_code_runs(page, code, tmp_path):
+    for package in ("flax", "haiku"):
+        if f"import {package}" in code:
+            pytest.importorskip(package)
+    printed = run(code, tmp_path)
+    if page in ALONE and "def error(" in code:
+        before, after = map(float, printed.split())
+        assert after < before / 2
+
+
+def test_worked_examples_are_short():
+    for code in blocks(TEXTS["own-agent.md"], "python"):
+        assert len([line for line in code.splitlines() if line.strip()]) <= 42
+
+
+def commands() -> list[tuple[str, str]]:
+    """All lines of shell code, with the page they are on."""
+    texts = TEXTS | {"README.md": (ROOT / "README.md").read_text(encoding="utf-8")}
+    return [
+        (name, line)
+        for name, text in texts.items()
+        for block in blocks(text, "bash")
+        for line in block.splitlines()
+        if line.strip() and not line.startswith("#")
+    ]
+
+
+@pytest.mark.parametrize(("page", "line"), commands())
+def test_commands_are_known(page, line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where there is nothing to list, show or remove
+    program, *arguments = shlex.split(line, comments=True)
+    if program == "eligrad":
+        parse(arguments[0], arguments[1:])
+    elif program == "make":
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert arguments[0] in targets
+    elif program == "python":
+        assert arguments[0] == "-m"
+        assert (ROOT / arguments[1].replace(".", "/")).with_suffix(".py").is_file()
+    elif program == "pip":
+        extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+            "optional-dependencies"
+        ]
+        named = [e for each in re.findall(r"\[(.*?)\]", line) for e in each.split(",")]
+        assert set(named) <= set(extras)
+    else:
+        assert program in (".", "export", "srun")
+
+
+def parse(command: str, arguments: list[str]) -> None:
+    """Reads a command line of `eligrad` without doing what it says."""
+    if command == "train":
+        if "--resume" in arguments:  # of a run that is not here
+            place = arguments.index("--resume")
+            arguments = ["qrc", "Any-v0", *arguments[:place], *arguments[place + 2 :]]
+        cli_train.parse(arguments)
+    elif command == "runs":
+        assert cli_runs.main(arguments) in (0, 2)
+    else:
+        options = {"demo": cli.Demo, "report": cli_report.Report} | cli_experiments._COMMANDS
+        tyro.cli(options[command], args=arguments)
+
+
+@pytest.mark.parametrize("arguments", ["--stepz 3", "--rule", ""])
+def test_a_wrong_command_is_noticed(arguments):
+    with pytest.raises((SystemExit, ValueError)):
+        parse("train", ["qrc", *shlex.split(arguments)])
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_links_lead_somewhere(page):
+    for link in local_links(TEXTS[page]):
+        target, _, anchor = link.partition("#")
+        path = (DOCS / page).parent / target if target else DOCS / page
+        assert path.exists(), link
+        if anchor.startswith("eligrad."):
+            module, _, name = anchor.rpartition(".")
+            assert hasattr(importlib.import_module(module), name), anchor
+
+
+def load_hooks() -> ModuleType:
+    pytest.importorskip("mkdocstrings", reason="the extra docs is not installed")
+    spec = importlib.util.spec_from_file_location("hooks", DOCS / "hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_package_with_public_names_is_in_the_reference():
+    packages = {"eligrad", "eligrad.normalize"} | {
+        f"eligrad.{init.parent.name}" for init in (ROOT / "eligrad").glob("*/__init__.py")
+    }
+    assert packages == set(load_hooks().PACKAGES)
+
+
+def test_a_symbol_without_docstring_is_found(tmp_path):
+    package = tmp_path / "sample"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "__all__ = ['Told', 'untold']\n"
+        "class Told:\n    '''Told.'''\n    def method(self): ...\n    def _hidden(self): ...\n"
+        "def untold(): ...\n"
+        "def private(): ...\n"
+    )
+    hooks = load_hooks()
+    symbols = hooks.public_symbols("sample", where=tmp_path)
+    assert hooks.undocumented(symbols) == ["sample.Told.method", "sample.untold"]
+
+
+def test_the_site_builds_strictly(tmp_path):
+    load_hooks()
+    result = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert result.returncode == 0, result.stderr
+    for page in TEXTS:
+        folder = tmp_path / "site" / page.removesuffix(".md").removesuffix("index")
+        assert (folder / "index.html").is_file()
