@@ -66,13 +66,12 @@ def _watch(command: Watch) -> int:
         # Files come, go and are replaced meanwhile: the next look finds what this one missed.
         try:
             view = read(command.run)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError):
             if view is None and not live:
                 raise
             if not command.run.is_dir():
                 print(f"{command.run} is gone")
                 return 0
-            del error
         if view is not None:
             size = shutil.get_terminal_size()
             lines = describe(view, time.time(), size.columns - 1, size.lines - 2)
@@ -152,8 +151,10 @@ def _progress(view: View, now: float, columns: int) -> list[str]:
         begun = f"metrics come with the first checkpoint, at step {plan.checkpoint_every:,}"
         return [*lines, begun]
     first = np.asarray(chunks["run"]) == 0
-    seconds = np.asarray(chunks["seconds"])[first]
-    rate = float(np.median(np.asarray(chunks["steps_per_second"])[first][-RECENT:]))
+    seconds, rates = (np.asarray(chunks[name])[first] for name in ("seconds", "steps_per_second"))
+    # The first chunk is compiling for the most part.
+    recent = slice(max(1, len(rates) - RECENT) if len(rates) > 1 else 0, None)
+    rate = float(np.average(rates[recent], weights=seconds[recent]))
     age = max(0.0, now - view.written)
     line = f"{rate:,.0f} steps/s, all seeds together; {_span(seconds.sum())} of training"
     clock = datetime.datetime.fromtimestamp(view.written).strftime("%H:%M:%S")

@@ -186,8 +186,8 @@ def _panels(recording: Recording) -> list[_Panel]:
 _MEANING = {
     "q(s, a)": "value of the action taken, q(s, a)",
     "v(s)": "value of the state, v(s)",
-    "h(s, a)": "h(s, a): the TD error expected here",
-    "h(s)": "h(s): the TD error expected here",
+    "h(s, a)": "h(s, a): the TD(λ) error expected here",
+    "h(s)": "h(s): the TD(λ) error expected here",
     "δ": "TD error δ = r + γ v′ - v, when the reward comes",
 }
 

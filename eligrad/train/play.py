@@ -53,7 +53,7 @@ class Recording:
     td_errors: Float[np.ndarray, "steps"]
     """δ_t: the scaled reward, and the discount times `following`, less `values`."""
     auxiliary: Float[np.ndarray, "steps"] | None
-    """h(s_t, a_t), or h(s_t), of a gradient rule: the TD error that is expected there."""
+    """h(s_t, a_t), or h(s_t), of a gradient rule: the TD(λ) error that is expected there."""
     of_actions: bool
     """Whether values and h are those of actions."""
     discount: float
