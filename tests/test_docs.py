@@ -11,11 +11,20 @@ import subprocess
 import sys
 import tomllib
 from types import ModuleType
+from typing import Any
 
 import pytest
 import tyro
 
-from eligrad import cli, cli_experiments, cli_report, cli_runs, cli_train
+from eligrad import (
+    cli,
+    cli_experiments,
+    cli_play,
+    cli_report,
+    cli_runs,
+    cli_train,
+    cli_watch,
+)
 from tests.markdown import ROOT, blocks, local_links, run
 
 DOCS = ROOT / "docs"
@@ -30,6 +39,16 @@ BEFORE = {
 """What must have happened before a page's code."""
 ALONE = ("own-agent.md",)
 """Pages whose blocks are programs of their own."""
+
+
+OPTIONS: dict[str, Any] = {
+    "demo": cli.Demo,
+    "play": cli_play.Play,
+    "report": cli_report.Report,
+    "watch": cli_watch.Watch,
+    **cli_experiments._COMMANDS,
+}
+"""What each command of `eligrad` reads its arguments into."""
 
 
 def programs() -> list[tuple[str, str]]:
@@ -101,8 +120,7 @@ def parse(command: str, arguments: list[str]) -> None:
     elif command == "runs":
         assert cli_runs.main(arguments) in (0, 2)
     else:
-        options = {"demo": cli.Demo, "report": cli_report.Report} | cli_experiments._COMMANDS
-        tyro.cli(options[command], args=arguments)
+        tyro.cli(OPTIONS[command], args=arguments)
 
 
 @pytest.mark.parametrize("arguments", ["--stepz 3", "--rule", ""])
