@@ -169,8 +169,8 @@ class _Film:
                 draw.ellipse([left + 150, y + 4, left + 161, y + 15], fill=REWARD)
             y += 24
         if step == len(recording):
-            end = "ended" if recording.terminated else "cut off"
-            draw.text((left, y + 4), f"the episode is {end}", _QUIET, font=self._fonts[12])
+            end = "ends" if recording.terminated else "is cut off"
+            draw.text((left, y + 4), f"the episode {end} here", _QUIET, font=self._fonts[12])
 
 
 def _panels(recording: Recording) -> list[_Panel]:

@@ -44,7 +44,8 @@ def outputs(network, params, seen):
 def scaled(state, rewards, clip=np.inf):
     """Rewards as the agent sees them."""
     stats = state.perception.rewards.stats
-    deviation = np.sqrt(np.float64(stats.population_variance) * stats.samples / (stats.samples - 1))
+    n = int(stats.samples)
+    deviation = np.sqrt(np.float64(stats.population_variance) * n / (n - 1))
     return np.clip(rewards / deviation, -clip, clip)
 
 
