@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -22,11 +23,16 @@ def without_code(text: str) -> str:
     return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
-def run(code: str, folder: Path) -> str:
-    """What a program prints; fails where it fails."""
-    command = [sys.executable, "-c", code]
+def run(code: str, folder: Path, **variables: str) -> str:
+    """What a program prints, with these environment variables; fails where it fails."""
     result = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=False, cwd=folder
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=folder,
+        env=os.environ | variables,
     )
     assert result.returncode == 0, result.stderr
     return result.stdout
