@@ -122,7 +122,7 @@ class TwoStage:
 
 @dataclasses.dataclass(frozen=True)
 class Reproduce:
-    """Train what a figure of the paper shows, with the paper's settings."""
+    """Train what a figure of the paper shows, with the paper's settings, and draw it."""
 
     figure: Annotated[Literal["fig1", "fig2", "fig3", "fig4", "fig5", "fig6"], tyro.conf.Positional]
     """fig1: Gradient PPO and PPO; fig2: TDRC, TDC and GTD2 in Gradient PPO; fig3: QRC(λ), Q(λ) and
@@ -135,7 +135,7 @@ class Reproduce:
 
     def run(self) -> int:
         """Trains; returns the exit code."""
-        from eligrad.experiments.reproduce import figure_spec, is_about_speed
+        from eligrad.experiments.reproduce import draw, figure_spec, is_about_speed
         from eligrad.experiments.resolve import resolve
         from eligrad.experiments.sweep import train_runs
 
@@ -149,7 +149,10 @@ class Reproduce:
             where = dataclasses.replace(where, workers=1)
         report = train_runs(runs, store, where.make(store), progress=where.progress)
         words = ["reproduce", self.figure, "--scale", self.scale]
-        return _tell(report, words, self.store)
+        code = _tell(report, words, self.store)
+        if report.stopped_by is None and len(report.failures) < len(runs):
+            print(f"\nfigure: {draw(self.figure, store)}")
+        return code
 
 
 _COMMANDS: dict[str, type[Sweep | TwoStage | Reproduce]] = {

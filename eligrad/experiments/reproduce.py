@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import tomllib
+from pathlib import Path
 from typing import Any
 
 from eligrad.envs.names import UnknownName
@@ -26,6 +27,21 @@ def figure_spec(figure: str, scale: str = "smoke") -> Spec:
 def is_about_speed(figure: str) -> bool:
     """Whether a figure shows steps per second, for which programs run one after the other."""
     return _content(figure).get("speed", False)
+
+
+def draw(figure: str, store: Path) -> Path:
+    """Draws the figure from the finished runs of a store; returns where it is."""
+    from eligrad.experiments import figures
+    from eligrad.experiments.store import load_episodes, load_runs
+
+    runs = load_runs(store)
+    if is_about_speed(figure):
+        drawn = figures.speed_bars(runs)
+    else:
+        drawn = figures.learning_curves(runs, load_episodes(store))
+    path = store / f"{figure}.png"
+    figures.save(drawn, path)
+    return path
 
 
 def _content(figure: str) -> dict[str, Any]:

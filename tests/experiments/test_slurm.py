@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from eligrad.experiments.executors import make_executor
+from eligrad.experiments.executors.slurm import Resumable
+from eligrad.experiments.jobs import Job
+from eligrad.experiments.resolve import resolve
 from eligrad.experiments.sweep import run_sweep
+from eligrad.experiments.worker import Task
 from tests.experiments.sweeps import Inline, outcomes, small
 
 submitit = pytest.importorskip(
@@ -31,6 +35,14 @@ def test_batch_jobs_train_what_one_process_does(tmp_path, compiled_once, monkeyp
     report = run_sweep(spec, store, executor=local)
     assert (report.failures, report.unfinished) == ({}, 0)
     assert outcomes(store) == outcomes(undisturbed)
+
+
+def test_a_job_at_its_time_limit_is_submitted_again(tmp_path):
+    (run, *_) = resolve(small())
+    task = Task(str(tmp_path), Job((run,)))
+    again = Resumable().checkpoint(task)
+    assert isinstance(again.function, Resumable)
+    assert again.args == (task,)
 
 
 def test_the_batch_script_is_the_one_in_the_documentation(tmp_path, monkeypatch):

@@ -55,7 +55,6 @@ class SlurmExecutor:
             slurm_account=account,
             slurm_setup=list(setup),
         )
-        self._resumable = _resumable(submitit)
         self._failed: type[Exception] = submitit.core.utils.UncompletedJobError
         self._running: list[tuple[Task, Any]] = []
         self._stopping = False
@@ -67,7 +66,7 @@ class SlurmExecutor:
     def start(self, task: Task) -> None:
         """Submits a batch job."""
         shared = dataclasses.replace(task, store=os.path.abspath(task.store))
-        self._running.append((task, self._executor.submit(self._resumable, shared)))
+        self._running.append((task, self._executor.submit(Resumable(), shared)))
 
     def poll(self) -> list[tuple[Task, Outcome]]:
         """Batch jobs that ended."""
@@ -95,11 +94,15 @@ class SlurmExecutor:
         self._running = []
 
 
-def _resumable(submitit: Any) -> Any:
-    """The work as submitit wants it: asked to save, it says to submit the same again."""
+class Resumable:
+    """The work as submitit wants it: near the time limit, it says to submit the same again."""
 
-    class Resumable(submitit.helpers.Checkpointable):
-        def __call__(self, task: Task) -> Outcome:
-            return work_on_one_core(task)
+    def __call__(self, task: Task) -> Outcome:
+        """Trains a job, from wherever it was left."""
+        return work_on_one_core(task)
 
-    return Resumable()
+    def checkpoint(self, task: Task) -> Any:
+        """What to submit in its place."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self, task)
