@@ -78,7 +78,7 @@ def _with_one_palette(recording: Recording) -> Iterator[Image.Image]:
     palette = Image.fromarray(np.concatenate(sample)).quantize(256)
     colours = np.array(palette.getpalette(), np.uint8).reshape(-1, 3)
     # Averaged with what is nearly white, the paper would be grey.
-    colours[np.argmax(colours.sum(axis=1, dtype=int))] = 255
+    colours[colours.min(axis=1) > 240] = 255
     palette.putpalette(colours.tobytes())
     for step in range(last + 1):
         frame = Image.fromarray(film.frame(step))
