@@ -2,8 +2,8 @@
 
     python -m benchmarks.mujoco_table results/mujoco
 
-Prints Markdown tables, final returns and areas under the curves with standard errors, the
-difference of each variant from PPO and of `fresh` from `stale`, and writes `curves.png`.
+Prints Markdown tables, final returns and areas under the curves with standard errors, and writes
+`curves.png`.
 """
 
 from __future__ import annotations
@@ -61,19 +61,6 @@ def table(results: Results, name: str) -> str:
     return "\n".join(lines)
 
 
-def normalised(results: Results, name: str) -> dict[str, float]:
-    """Mean over the tasks of each variant's mean, where the best variant of a task is 1."""
-    scores: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
-    for task in TASKS:
-        means = {
-            v: float(np.mean(results[task, v][name])) for v in VARIANTS if (task, v) in results
-        }
-        if len(means) == len(VARIANTS):
-            for variant, mean in means.items():
-                scores[variant].append(mean / max(means.values()))
-    return {variant: float(np.mean(score)) for variant, score in scores.items() if score}
-
-
 def draw(results: Results, path: Path) -> None:
     """A panel for each task: mean over the seeds, standard error shaded, `stale` dashed."""
     figure = blank(11.0, 7.4)
@@ -109,7 +96,6 @@ def main() -> None:
     results = load(folder)
     for name, meaning in (("final", "Return in the last tenth of the steps"), ("area", "Area")):
         print(f"{meaning}:\n\n{table(results, name)}\n")
-        print({title(v): round(score, 3) for v, score in normalised(results, name).items()}, "\n")
     draw(results, folder / "curves.png")
 
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "report": "one page with curves, tables and configurations of many runs: eligrad report runs",
     "play": "an episode as a film, with value, h and TD error under it: eligrad play RUN",
     "watch": "look on while another process trains: eligrad watch RUN",
+    "compare": "say what two sets of runs allow one to claim: eligrad compare A B",
     "demo": "see TD(λ) diverge and gradient TD(λ) not, in under a minute",
 }
 """Each has its own --help."""
@@ -72,6 +73,10 @@ def main(arguments: list[str] | None = None) -> None:
     command = parser.parse_args(arguments[:1]).command
     if command == "demo":
         tyro.cli(Demo, prog="eligrad demo", args=arguments[1:]).run()
+    elif command == "compare":
+        from eligrad import cli_compare
+
+        sys.exit(cli_compare.main(arguments[1:]))
     elif command == "report":
         from eligrad import cli_report
 

@@ -21,6 +21,7 @@ FLOORS = {
     "cli": 5,
     "cli_train": 5,
     "cli_report": 5,
+    "cli_compare": 5,
     "cli_experiments": 5,
     "cli_runs": 5,
     "cli_play": 5,
