@@ -128,9 +128,8 @@ class HostRollouts(HostEngine):
         try:
             return self._copies.step(action)
         except Exception as error:
-            raise step_failed(
-                error, self.env, action, int(self._state.step[0]) + time + 1
-            ) from error
+            step = int(self._state.step[0]) + self._envs * (time + 1)
+            raise step_failed(error, self.env, action, step) from error
 
     def _account(self, outcome: Outcome, agent: Any) -> RolloutRecord:
         """Takes the runs to the end of a rollout; returns what became of episodes in it."""

@@ -207,6 +207,8 @@ def measure_rollouts(record: RolloutRecord) -> Measured:
     """Diagnostics averaged over a chunk's rollouts; a run has diverged where errors are wild."""
     told = {name: np.asarray(values).mean(axis=1) for name, values in record.diagnostics.items()}
     wild = ~(np.asarray(record.diagnostics["lambda_error"]) <= DIVERGED)
+    # A policy can be lost while its critic is well.
+    wild |= np.isnan(record.diagnostics["approximate_kl"])
     steps = np.shape(record.ended)[1]
     diverged = np.zeros((len(wild), steps), bool)
     # A rollout is found to be wild at its end.

@@ -1,0 +1,102 @@
+"""Agents that learn from rollouts, and a world for them, small enough to compile in seconds."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from eligrad.agents import (
+    PPO,
+    PRESETS,
+    ActorCritic,
+    DiscretePolicy,
+    GaussianPolicy,
+    GradientPPO,
+    GradientPPOConfig,
+    Network,
+    from_equinox,
+)
+from eligrad.envs.core import Environment, Step
+from eligrad.envs.spaces import Box, Discrete
+from eligrad.nets import tanh_mlp
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "ppo": {"rollout": 32, "minibatch_size": 16, "epochs": 2, "actor_step_size": 0.01},
+    "gradient-ppo": {
+        "rollout": 32,
+        "minibatch_size": 16,
+        "sequence": 8,
+        "epochs": 2,
+        "actor_step_size": 0.01,
+    },
+}
+
+
+@functools.cache
+def network(observations: int, outputs: int) -> Network:
+    """Eight hidden units; the same object each time, so that programs are compiled once."""
+    return from_equinox(
+        lambda key, _: tanh_mlp(observations, outputs, hidden=(8,), output_gain=0.5, key=key)
+    )
+
+
+def agent(preset: str, env: Any, **settings: Any) -> ActorCritic:
+    """A small agent for an environment."""
+    config: Any = dataclasses.replace(PRESETS[preset], **(SETTINGS[preset] | settings))
+    config = jax.tree.map(np.float32, config)  # lists or not, one program
+    (size,) = env.observation_space.shape
+    space = env.action_space
+    if isinstance(space, Discrete):
+        policy = DiscretePolicy(network(size, space.n), space.n)
+    else:
+        bounds = (np.broadcast_to(bound, space.shape) for bound in (space.low, space.high))
+        low, high = (tuple(map(float, bound)) for bound in bounds)
+        policy = GaussianPolicy(network(size, len(low)), low, high, space.shape)
+    kind = GradientPPO if isinstance(config, GradientPPOConfig) else PPO
+    return kind(config, policy, network(size, 1))
+
+
+class Drift(Environment):
+    """A point that is pushed about; nothing in it is left to chance.
+
+    Episodes end beyond ±1, and are cut after seven steps; the next begins where chance would have
+    put it, by the number of steps of the last one.
+    """
+
+    name = "Drift"
+    observation_space = Box(-np.inf, np.inf, (2,))
+    action_space = Box(np.array([-1.0, -0.5]), np.array([1.0, 1.5]), (2,))
+
+    def reset(self, key, params):
+        state = jnp.array([0.1, 0.0])
+        return state, self._observe(state)
+
+    def restart(self, key, state, params):
+        state = jnp.stack([0.1 * state[1] - 0.3, jnp.float32(0.0)])
+        return state, self._observe(state)
+
+    def step(self, key, state, action, params):
+        place, steps = state
+        place = place + 0.3 * action[0] + 0.1 * action[1] * place
+        state = jnp.stack([place, steps + 1])
+        return Step(
+            state=state,
+            observation=self._observe(state),
+            reward=1.0 - jnp.square(place),
+            terminated=jnp.abs(place) > 1.0,
+            truncated=steps + 1 >= 7,
+        )
+
+    def _observe(self, state):
+        return jnp.stack([state[0], jnp.sin(3 * state[0])])
+
+
+def timeless(chunks: Any) -> Any:
+    """A table of chunks without what depends on the clock."""
+    clocks = ("seconds", "steps_per_second", "rollout_seconds", "update_seconds")
+    return chunks.drop_columns([name for name in clocks if name in chunks.column_names])
