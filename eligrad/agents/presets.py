@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from eligrad.agents.gradient_ppo import GradientPPOConfig
-from eligrad.agents.ppo import ActorCriticConfig, PPOConfig
+from eligrad.agents.ppo import PPOConfig
 from eligrad.agents.q_lambda import QLambdaConfig
 
 _QRC = QLambdaConfig(rule="tdrc", beta=1.0)
 _Q_LAMBDA = dataclasses.replace(_QRC, rule="td", beta=0.0, sparsity=0.0)
 
-PRESETS: dict[str, QLambdaConfig | ActorCriticConfig] = {
+PRESETS: dict[str, Any] = {
     "qrc": _QRC,
     "qc": dataclasses.replace(_QRC, rule="tdc", beta=0.0),
     "gq2": dataclasses.replace(_QRC, rule="gtd2", beta=0.0),
@@ -23,7 +24,8 @@ PRESETS: dict[str, QLambdaConfig | ActorCriticConfig] = {
     "gradient-ppo": GradientPPOConfig(),
 }
 """QRC(λ), QC(λ), GQ2(λ), Watkins' Q(λ), gradient SARSA(λ) twice (set rule="td" for the
-semi-gradient), and StreamQ; PPO, and Gradient PPO with TDRC(λ)."""
+semi-gradient), and StreamQ; PPO, and Gradient PPO with TDRC(λ). The first seven are
+of type `QLambdaConfig`, the others `PPOConfig` and `GradientPPOConfig`."""
 
 TITLES = {
     "qrc": "QRC(λ)",
