@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -67,34 +68,35 @@ class Seen:
         return np.clip((x - np.mean(self.samples, axis=0)) / self.deviation(), -10, 10)
 
 
-def streams(steps):
-    """What the simulators wrote down, in columns [time, copies], and the first observations."""
-    first = np.array([copy.firsts[0] for copy in Push.copies])
+def streams(copies):
+    """What simulators wrote down, in columns [time, copies], and the first observations."""
+    steps = len(copies[0].rows)
+    first = np.array([copy.firsts[0] for copy in copies])
     columns = [
-        np.array([[copy.rows[t][field] for copy in Push.copies] for t in range(steps)])
+        np.array([[copy.rows[t][field] for copy in copies] for t in range(steps)])
         for field in range(5)
     ]
     following = columns[4].copy()
-    for e, copy in enumerate(Push.copies):
+    for e, copy in enumerate(copies):
         ended = [t for t in range(steps) if columns[2][t, e] or columns[3][t, e]]
-        for t, observation in zip(ended, copy.firsts[1:], strict=False):
+        for t, observation in zip(ended, copy.firsts[1:], strict=True):
             following[t, e] = observation
     return first, columns, following
 
 
-def play_again(agent, seed, rollouts):
+def play_again(agent, copies, seed, rollouts):
     """All updates and what was told of them, from the streams alone."""
     config = jax.tree.map(float, agent.config)
     envs, time = config.num_envs, config.rollout // config.num_envs
-    first, (sent, reward, terminated, truncated, arrived), following = streams(rollouts * time)
+    first, (sent, reward, terminated, truncated, arrived), following = streams(copies)
     key = jax.random.key(seed)
-    networks = agent.init(jax.random.fold_in(key, 0), first).networks
+    networks = agent.init(jax.random.fold_in(key, 0), jnp.asarray(first)).networks
     learner = cases.learner(config, "gaussian", networks)
     seen, returns, trace = Seen(), Seen(), np.zeros(envs)
     seen.samples += [*first]
     x, told = seen.normal(first), []
     for number in range(rollouts):
-        act_key, learn_key = rollout_keys(key, np.int32(number + 1))
+        act_key, learn_key = rollout_keys(key, jnp.int32(number + 1))
         noise = np.asarray(agent.policy.noise(act_key, (time, envs)), np.float64)
         *layers, log_std = learner.networks["actor"]
         rows = []
@@ -124,12 +126,12 @@ def watched(request):
     Push.copies.clear()  # one was built to look at it
     agent = tiny.agent(request.param, env, num_envs=2, entropy_bonus=0.01)
     result = train(agent, env, steps=64, seeds=[5])
-    assert len(Push.copies) == 2
-    return agent, env, result, *play_again(agent, 5, 2)
+    copies = Push.copies.copy()
+    return agent, env, copies, result, *play_again(agent, copies, 5, 2)
 
 
 def test_the_parameters_are_those_of_the_stream(watched):
-    _, _, result, networks, learner, _ = watched
+    *_, result, networks, learner, _ = watched
     for name, params in learner.networks.items():
         if params:
             ours = [leaf[0] for leaf in cases.leaves(getattr(result.state.agent.networks, name))]
@@ -139,7 +141,7 @@ def test_the_parameters_are_those_of_the_stream(watched):
 
 def test_the_table_says_what_happened(watched):
     """Every diagnostic, in each chunk of one rollout."""
-    _, _, result, _, learner, told = watched
+    *_, result, _, learner, told = watched
     chunks = result.chunks.to_pandas()
     assert list(chunks["step"]) == [32, 64]
     for row, tells in zip(chunks.to_dict("records"), told, strict=True):
@@ -155,7 +157,7 @@ def test_the_table_says_what_happened(watched):
 
 
 def test_the_table_knows_where_time_went(watched):
-    chunks = watched[2].chunks.to_pandas()
+    chunks = watched[3].chunks.to_pandas()
     for name in ("rollout_seconds", "update_seconds"):
         assert (chunks[name] > 0).all()
     assert (chunks["rollout_seconds"] + chunks["update_seconds"] <= chunks["seconds"]).all()
@@ -163,15 +165,14 @@ def test_the_table_knows_where_time_went(watched):
 
 def test_episodes_are_those_of_the_stream(watched):
     """Each at the step at which it ended; step t of simulator e is 2 t + e, counted from 1."""
-    Push.copies[:] = Push.copies[-2:]
-    _, (_, reward, terminated, truncated, _), _ = streams(32)
+    _, (_, reward, terminated, truncated, _), _ = streams(watched[2])
     expected = []
     for e in range(2):
         begun = 0
         for t in np.flatnonzero(terminated[:, e] | truncated[:, e]):
             expected.append((2 * t + e + 1, reward[begun : t + 1, e].sum(), t + 1 - begun))
             begun = t + 1
-    episodes = watched[2].episodes
+    episodes = watched[3].episodes
     assert list(episodes["step"].to_numpy()) == [step for step, *_ in sorted(expected)]
     for name, place in (("return", 1), ("length", 2)):
         np.testing.assert_allclose(
@@ -182,7 +183,7 @@ def test_episodes_are_those_of_the_stream(watched):
 
 
 def test_a_chunk_of_several_rollouts_has_their_mean(watched):
-    agent, env, result, *_ = watched
+    agent, env, _, result, *_ = watched
     (row,) = train(agent, env, steps=64, seeds=[5], chunk=64).chunks.to_pylist()
     each = result.chunks.to_pandas()
     for name in ("lambda_error", "approximate_kl", "explained_variance", "applied"):
