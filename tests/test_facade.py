@@ -25,7 +25,13 @@ def make(preset: str, env: str = "CartPole-v1", **options) -> eligrad.Learner:
     return LEARNERS[preset](env, **small, **options)
 
 
-@pytest.mark.parametrize("preset", LEARNERS)
+DAILY = ("qrc", "gradient-ppo")
+
+
+@pytest.mark.parametrize(
+    "preset",
+    [p if p in DAILY else pytest.param(p, marks=pytest.mark.nightly) for p in LEARNERS],
+)
 def test_every_agent_learns_acts_and_goes_on(preset, tmp_path):
     agent = make(preset, seeds=2).learn(128)
     assert agent.num_timesteps == 128
