@@ -60,7 +60,17 @@ def programs() -> list[tuple[str, str]]:
     return [(name, BEFORE.get(name, "") + code) for name, code in found if code]
 
 
-@pytest.mark.parametrize(("page", "code"), [pytest.param(*each, id=each[0]) for each in programs()])
+DAILY = ("quickstart.md", "mathematics.md", "experiments.md", "statistics.md")
+"""Pages whose code is run daily; that of the others runs at night."""
+
+
+def scheduled(page: str, code: str):
+    """A program, daily or nightly."""
+    suits = page.rpartition("/")[2] in DAILY
+    return pytest.param(page, code, id=page, marks=() if suits else pytest.mark.nightly)
+
+
+@pytest.mark.parametrize(("page", "code"), [scheduled(*each) for each in programs()])
 def test_code_runs(page, code, tmp_path):
     for package in ("flax", "haiku"):
         if f"import {package}" in code:

@@ -139,7 +139,3 @@ class StreamingAgent(Protocol):
     def greedy_action(self, state: Any, observation: Any) -> Array:
         """The best action in a raw observation, with statistics as they are: for evaluation."""
         ...
-
-    def sampled_action(self, state: Any, observation: Any, key: PRNGKeyArray) -> Array:
-        """An action as in training, in a raw observation, with statistics as they are."""
-        ...

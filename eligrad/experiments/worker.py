@@ -6,6 +6,7 @@ standard input as JSON, stops and saves when that input ends, and prints the out
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import json
@@ -188,8 +189,9 @@ def main() -> None:
     outcome = dataclasses.replace(
         outcome, message=outcome.message[-LONGEST:], notes=outcome.notes[:20]
     )
-    answer.write(json.dumps(dataclasses.asdict(outcome)))
-    answer.close()
+    # A driver that was killed does not listen any more; what was done is in the store.
+    with contextlib.suppress(BrokenPipeError), answer:
+        answer.write(json.dumps(dataclasses.asdict(outcome)))
 
 
 def _stop_with_the_driver() -> None:

@@ -124,7 +124,7 @@ def test_ctrl_c_then_resume_equals_undisturbed(tmp_path, environment):
 
     assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
     episodes = pd.read_parquet(run / "metrics/episodes")
-    assert list(episodes) == ["seed", "step", "return", "length"]
+    assert list(episodes) == ["run", "seed", "step", "return", "length"]
     assert len(episodes) == tables.episodes.num_rows
     config, summary = (
         json.loads((run / name).read_text()) for name in ("config.json", "summary.json")

@@ -111,6 +111,7 @@ def test_the_episode_is_that_of_evaluate(breakout):
     assert recording.terminated
 
 
+@pytest.mark.nightly
 def test_a_saved_file_plays_as_its_folder_does(breakout):
     base, _ = breakout
     of_folder, of_file = (record_episode(base / name, seed=3) for name in ("run", "saved.npz"))
@@ -178,7 +179,9 @@ def begun(agent, env):
     return state._replace(perception=type(state.perception)(stats, scale), step=jnp.int32(120))
 
 
-@pytest.mark.parametrize("target", ["max", "sarsa", "expected"])
+@pytest.mark.parametrize(
+    "target", ["max", *(pytest.param(t, marks=pytest.mark.nightly) for t in ("sarsa", "expected"))]
+)
 def test_each_target_has_its_own_error(target):
     agent = tiny.agent(4, 2, target=target, gamma=0.9)
     env = make(PAINTED, render_mode="rgb_array", max_episode_steps=6)
@@ -223,7 +226,7 @@ def test_pictures_of_gymnasium_belong_to_their_steps():
     np.testing.assert_array_equal(short.td_errors, recording.td_errors[:4])
 
 
-@pytest.mark.parametrize("preset", ["ppo", "gradient-ppo"])
+@pytest.mark.parametrize("preset", [pytest.param("ppo", marks=pytest.mark.nightly), "gradient-ppo"])
 def test_values_h_and_errors_of_states(preset, tmp_path):
     settings = tiny_ppo.SETTINGS[preset]
     result = train(preset, PAINTED, steps=64, seeds=2, out=tmp_path / "run", **settings)

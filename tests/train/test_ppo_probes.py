@@ -22,30 +22,18 @@ pytestmark = [
     pytest.mark.xdist_group("ppo-probes"),
 ]
 
-SEEDS, STEPS = 2, 8192
+SEEDS, STEPS = 2, 4096
 GAMMA = 0.8
-SETTINGS: dict[str, dict[str, Any]] = {
-    "ppo": {
-        "gamma": GAMMA,
-        "rollout": 128,
-        "minibatch_size": 32,
-        "epochs": 4,
-        "actor_step_size": 0.01,
-        "critic_step_size": 0.01,
-        "entropy_bonus": 0.001,
-    },
-    "gradient-ppo": {
-        "gamma": GAMMA,
-        "rollout": 128,
-        "minibatch_size": 32,
-        "sequence": 16,
-        "epochs": 4,
-        "actor_step_size": 0.01,
-        "critic_step_size": 0.01,
-        "h_step_size": 0.01,
-        "entropy_bonus": 0.001,
-    },
+COMMON: dict[str, Any] = {
+    "gamma": GAMMA,
+    "rollout": 128,
+    "minibatch_size": 64,
+    "epochs": 4,
+    "actor_step_size": 0.02,
+    "critic_step_size": 0.02,
+    "entropy_bonus": 0.001,
 }
+SETTINGS = {"ppo": COMMON, "gradient-ppo": COMMON | {"h_step_size": 0.02, "sequence": 16}}
 
 
 class Lying(AnyProbe):

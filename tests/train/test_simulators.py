@@ -37,7 +37,10 @@ def straight():
     return state, second_half
 
 
-@pytest.mark.parametrize("workers", ["loop", "threads", "processes"])
+@pytest.mark.parametrize(
+    "workers",
+    ["loop", *(pytest.param(w, marks=pytest.mark.nightly) for w in ("threads", "processes"))],
+)
 def test_engines_go_on_as_if_never_stopped(tmp_path, straight, workers):
     first = runs(workers, [5, 6])
     first.advance(45)
