@@ -49,7 +49,7 @@ def nightly(*values):
         nightly("td", "fresh", False),
         nightly("td", "stale", True),
         nightly("gtd2", "fresh", False),
-        ("gtd2", "stale", True),
+        nightly("gtd2", "stale", True),
         nightly("tdc", "fresh", False),
         nightly("tdc", "stale", True),
     ],

@@ -48,8 +48,15 @@ def assert_equal(config, policy):
     return theirs[-1][1]
 
 
-@pytest.mark.parametrize("num_envs", [1, 4])
-@pytest.mark.parametrize("policy", ["gaussian", "discrete"])
+@pytest.mark.parametrize(
+    ("policy", "num_envs"),
+    [
+        ("gaussian", 1),
+        ("discrete", 4),
+        pytest.param("gaussian", 4, marks=pytest.mark.nightly),
+        pytest.param("discrete", 1, marks=pytest.mark.nightly),
+    ],
+)
 def test_whole_updates(policy, num_envs):
     told = assert_equal(changed(num_envs=num_envs), policy)
     assert 0.1 < told["clip_fraction"] < 0.9  # the clip matters, and is not all

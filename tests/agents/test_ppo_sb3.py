@@ -14,7 +14,7 @@ stable_baselines3 = pytest.importorskip("stable_baselines3", reason=WHY)
 
 import gymnasium  # noqa: E402
 from stable_baselines3.common.buffers import RolloutBuffer  # noqa: E402
-from stable_baselines3.common.logger import configure  # noqa: E402
+from stable_baselines3.common.logger import Logger  # noqa: E402
 
 from eligrad.agents import PPO, DiscretePolicy, GaussianPolicy, PPOConfig, from_equinox  # noqa: E402
 from eligrad.nets import tanh_mlp  # noqa: E402
@@ -81,7 +81,7 @@ def make_theirs(policy):
         max_grad_norm=float("inf"),
         device="cpu",
     )
-    model.set_logger(configure(format_strings=[]))
+    model.set_logger(Logger(folder=None, output_formats=[]))
     return model
 
 
