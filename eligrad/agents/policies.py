@@ -173,7 +173,10 @@ class GaussianPolicy:
         begin = np.where(bounded, low, np.float32(-1))
         end = np.where(bounded, high, np.float32(1))
         middle, half = 0.5 * begin + 0.5 * end, 0.5 * end - 0.5 * begin
-        stretched = jnp.clip(middle + half * action, low, high)
+        stretched = action
+        if middle.any() or (half != 1).any():
+            stretched = middle + half * action
+        stretched = jnp.clip(stretched, low, high)
         return stretched.reshape(action.shape[:-1] + self.shape)
 
 
