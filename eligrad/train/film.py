@@ -223,6 +223,8 @@ def _draw_chart(
         )
         axis.tick_params(labelsize=7, length=2, labelbottom=panel is panels[-1])
         axis.locator_params(axis="y", nbins=4)
+        # A common factor, as matplotlib would write it, has no place but the title's.
+        axis.yaxis.set_major_formatter(lambda number, _: f"{number:.3g}")
         for side in ("top", "right"):
             axis.spines[side].set_visible(False)
         axes.append(axis)

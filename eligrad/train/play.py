@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import traceback
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -328,7 +329,7 @@ class _HostWorld(_World):
             frame = self._copies.render()[0]
         # Gymnasium's own errors, a simulator's, those of a missing screen: they share no class.
         except Exception as error:
-            raise ValueError(f"{self._name!r} cannot be drawn: {error}") from error
+            raise ValueError(f"{self._name!r} cannot be drawn: {error}{_advice(error)}") from error
         if not (isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[2] == 3):
             what = getattr(frame, "shape", type(frame).__name__)
             raise ValueError(
@@ -340,3 +341,14 @@ class _HostWorld(_World):
 
     def close(self) -> None:
         self._copies.close()
+
+
+def _advice(error: Exception) -> str:
+    """What to do where MuJoCo finds nothing to draw with: its own words do not tell."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    if not any("mujoco" in file for file in files):
+        return ""
+    return (
+        ". MuJoCo draws by OpenGL: on a machine without a screen set the environment variable "
+        "MUJOCO_GL to egl (a library that comes with graphics drivers and Mesa) or to osmesa"
+    )

@@ -79,22 +79,22 @@ def _mean_and_error(values: Sequence[float | None]) -> dict[str, float | None]:
 
 def as_text(summary: dict[str, Any]) -> str:
     """The summary as a table for the terminal."""
-    lines = [f"{'seed':>12}{'episodes':>12}{'last 10 %':>16}{'all':>16}{'area':>16}  outcome"]
-    lines.append("-" * 86)
+    lines = [f"{'seed':>12}{'episodes':>12}{'last 10 %':>22}{'all':>22}{'area':>22}  outcome"]
+    lines.append("-" * 98)
     for row in summary["seeds"]:
         numbers = "".join(
-            f"{_shown(row[name]):>16}" for name in ("return_last", "return_all", "return_area")
+            f"{_shown(row[name]):>22}" for name in ("return_last", "return_all", "return_area")
         )
         since = row["diverged_step"]
         outcome = "finite" if since is None else f"diverged at step {since:,}"
         lines.append(f"{row['seed']:>12}{row['episodes']:>12,}{numbers}  {outcome}")
     over = "".join(
-        f"{_shown(value['mean']) + ' ± ' + _shown(value['standard_error']):>16}"
+        f"{_shown(value['mean']) + ' ± ' + _shown(value['standard_error'], digits=3):>22}"
         for value in summary["over_seeds"].values()
     )
-    lines += ["-" * 86, f"{'mean ± standard error':<24}{over}"]
+    lines += ["-" * 98, f"{'mean ± standard error':<24}{over}"]
     return "\n".join(lines)
 
 
-def _shown(number: float | None) -> str:
-    return "–" if number is None else f"{number:.4g}"
+def _shown(number: float | None, digits: int = 4) -> str:
+    return "–" if number is None else f"{number:.{digits}g}"

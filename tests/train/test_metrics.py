@@ -91,6 +91,15 @@ def test_summary():
     assert "16.5 ± 13.5" in text
 
 
+def test_columns_of_the_table_stay_apart():
+    summary = summarise(Tables.join([chunk(0)]), SEEDS, steps=4)
+    for column in summary["over_seeds"].values():
+        column |= {"mean": -123456.789, "standard_error": 0.0000123456}
+    last = as_text(summary).splitlines()[-1].removeprefix("mean ± standard error")
+    assert last.split(" ± ")[0].strip() == "-1.235e+05"
+    assert last.split()[2:4] == ["1.23e-05", "-1.235e+05"]
+
+
 def test_summary_of_nothing():
     summary = summarise(Tables.join([]), SEEDS, steps=0)
     assert summary["over_seeds"]["return_all"] == {"mean": None, "standard_error": None}
