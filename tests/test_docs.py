@@ -18,6 +18,7 @@ import tyro
 
 from eligrad import (
     cli,
+    cli_compare,
     cli_experiments,
     cli_play,
     cli_report,
@@ -42,6 +43,7 @@ ALONE = ("own-agent.md",)
 
 
 OPTIONS: dict[str, Any] = {
+    "compare": cli_compare.Compare,
     "demo": cli.Demo,
     "play": cli_play.Play,
     "report": cli_report.Report,
