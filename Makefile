@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: setup demo divergence test lint types pytest docs test-minatar test-nightly bench lock clean
+.PHONY: setup demo divergence test lint types pytest docs test-minatar test-nightly test-faults bench lock clean
 
 setup: $(INSTALLED)
 
@@ -33,7 +33,7 @@ types: setup
 	$(BIN)/basedpyright
 
 pytest: setup
-	$(BIN)/python -m pytest -m "not nightly" -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -m "not nightly and not faults" -n $(WORKERS) --dist loadgroup
 
 # The long proof: five games against the original, at least 20,000 transitions each.
 test-minatar: setup
@@ -41,7 +41,11 @@ test-minatar: setup
 
 # All long proofs: the games, learning to a mark, coverage of intervals, sweeps that are killed.
 test-nightly: setup
-	$(BIN)/python -m pytest -m nightly -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -m "nightly and not faults" -n $(WORKERS) --dist loadgroup
+
+# What can go wrong, done on purpose to real processes, files of others, and a long life: half an hour.
+test-faults: setup
+	$(BIN)/python -m pytest -m faults tests/faults
 
 # The documentation as a site, in site/; pytest builds it too.
 docs: setup

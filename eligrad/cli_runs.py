@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from eligrad._damaged import DamagedFileWarning
-from eligrad.experiments.records import Record, read_json, scan
+from eligrad._files import read_json
+from eligrad.experiments.records import Record, scan
 
 
 def main(arguments: list[str]) -> int:

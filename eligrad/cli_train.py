@@ -17,9 +17,17 @@ from tyro.constructors import PrimitiveConstructorSpec
 from eligrad._number import Number
 from eligrad.agents import PRESETS, GradientPPOConfig, PPOConfig, QLambdaConfig
 from eligrad.envs.names import UnknownName
-from eligrad.train import Diverged, EnvironmentFault, Interrupted, WorkerDied, resume, train
+from eligrad.train import (
+    Diverged,
+    EnvironmentFault,
+    Interrupted,
+    OutOfMemory,
+    WorkerDied,
+    resume,
+    train,
+)
 from eligrad.train.folder import RunFolder
-from eligrad.train.plan import Plan, whole_number
+from eligrad.train.plan import module_of, plan_in_file, whole_number
 from eligrad.train.platform import device_for_each_run, keep_compiled_programs
 from eligrad.train.summary import as_text
 
@@ -141,7 +149,7 @@ def _defaults(agent: str, /, **options: Any) -> Train:
 
 
 def _parse_resume(arguments: list[str], run: Path) -> Train:
-    plan = Plan(**RunFolder.open(run).config["plan"])
+    plan = plan_in_file(RunFolder.open(run).config["plan"], run / "config.json")
     if plan.agent is None or plan.env is None:
         raise ValueError(
             f"{run} was trained from Python with an agent or environment made by hand: go on with "
@@ -174,7 +182,7 @@ def _parse_resume(arguments: list[str], run: Path) -> Train:
     return command
 
 
-_FAULTS = (EnvironmentFault, Diverged, WorkerDied)
+_FAULTS = (EnvironmentFault, Diverged, WorkerDied, OutOfMemory, OSError)
 _FREE_ON_RESUMING = {"steps", "processes", "resume", "sink", "progress", "cache", "debug"}
 
 
@@ -191,7 +199,7 @@ def main(arguments: list[str]) -> int:
     debug = "--debug" in arguments
     try:
         return _run(parse(arguments))
-    except (ValueError, TypeError, ImportError, OSError, *_FAULTS) as error:
+    except (ValueError, TypeError, ImportError, *_FAULTS) as error:
         if debug:
             raise
         print(f"eligrad train: {error}", file=sys.stderr)
@@ -216,11 +224,30 @@ def _run(command: Train) -> int:
             _begin(command, folder)
     except Interrupted as stop:
         print(_report(folder))
-        go_on = shlex.join(["eligrad", "train", "--resume", str(folder)])
-        print(f"\nstopped at step {stop.step:,} of {command.steps:,}; to go on:\n  {go_on}")
+        print(
+            f"\nstopped at step {stop.step:,} of {command.steps:,}; to go on:\n  "
+            f"{_go_on(command, folder)}"
+        )
         return 128 + stop.signal_number
+    except _FAULTS as error:
+        if command.debug:
+            raise
+        print(f"eligrad train: {error}", file=sys.stderr)
+        if (folder / "config.json").is_file():
+            print("to go on from the last checkpoint, once that is mended:", file=sys.stderr)
+            print(f"  {_go_on(command, folder)}", file=sys.stderr)
+        return 2
     print(_report(folder))
     return 0
+
+
+def _go_on(command: Train, folder: Path) -> str:
+    """The command that resumes a run."""
+    begin, module = ["eligrad"], module_of(command.env)
+    if module is not None:
+        # A file may not have it imported; who types this may.
+        begin = ["python", "-c", f"import {module}; from eligrad.cli import main; main()"]
+    return shlex.join([*begin, "train", "--resume", str(folder)])
 
 
 def _begin(command: Train, folder: Path) -> None:

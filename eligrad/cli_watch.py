@@ -18,7 +18,7 @@ from eligrad.agents import TITLES
 from eligrad.train.curve import align, even_grid, final, mean_and_error
 from eligrad.train.folder import RunFolder
 from eligrad.train.metrics import CHUNKS, Tables
-from eligrad.train.plan import Plan
+from eligrad.train.plan import Plan, plan_in_file
 
 RECENT = 20
 """Chunks that the speed is taken over."""
@@ -106,7 +106,7 @@ class View:
 def read(run: Path) -> View:
     """The present state of a run folder; OSError or ValueError where a file is just replaced."""
     folder = RunFolder(run)
-    plan = Plan(**folder.config["plan"])
+    plan = plan_in_file(folder.config["plan"], run / "config.json")
     tables = folder.tables()
     step = int(np.max(np.asarray(tables.chunks["step"]), initial=0))
     parts = list((run / "metrics" / "chunks").glob("*.parquet"))

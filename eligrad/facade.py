@@ -25,7 +25,7 @@ from eligrad.agents import QLambda as QLambdaAgent
 from eligrad.train import Callback, Session, archive, prepare
 from eligrad.train import plan as planning
 from eligrad.train.evaluate import choose, evaluate
-from eligrad.train.plan import Plan, World
+from eligrad.train.plan import World
 from eligrad.train.stream import spread
 from eligrad.train.summary import summarise
 
@@ -202,7 +202,7 @@ class Learner:
         cls, path: str | Path, *, env: World | None = None, network: Network | None = None
     ) -> Learner:
         """What `save` wrote; a network or an environment made by hand must be given again."""
-        plan = Plan(**archive.read_plan(path))
+        plan = archive.read_plan(path)
         if plan.agent not in (cls.preset, None):
             raise ValueError(
                 f"{path} holds {TITLES[plan.agent]}; load it with eligrad.load, or as what it is"
@@ -291,7 +291,7 @@ LEARNERS: dict[str, type[Learner]] = {
 
 def load(path: str | Path, **made: Any) -> Learner:
     """What any learner's `save` wrote, as what it was."""
-    name = archive.read_plan(path)["agent"]
+    name = archive.read_plan(path).agent
     if name is None:
         raise ValueError(f"{path} holds an agent made by hand; load it as what it is, QRC.load say")
     return LEARNERS[name].load(path, **made)

@@ -11,6 +11,7 @@ FLOORS = {
     "problems": 0,
     "_number": 0,
     "_damaged": 0,
+    "_files": 0,
     "nets": 1,
     "optim": 1,
     "normalize": 1,

@@ -23,11 +23,13 @@ from pathlib import Path
 
 import filelock
 
-from eligrad._damaged import DamagedFileWarning
+from eligrad._damaged import DamagedFileError, DamagedFileWarning
+from eligrad._files import inside, read_json
 from eligrad.experiments.configuration import Run
 from eligrad.experiments.jobs import Job
-from eligrad.experiments.records import FAILURES, JOBS, RUNS, read_json
+from eligrad.experiments.records import FAILURES, JOBS, RUNS
 from eligrad.train.files import checksum, write_json
+from eligrad.train.folder import RunFolder
 
 FORMAT = 1
 """Version of the layout."""
@@ -259,18 +261,27 @@ def write_checksums(folder: Path) -> None:
 def what_is_wrong(folder: Path, below: str = "") -> str | None:
     """Names the first file of a run folder that is not what was written; None if all are sound.
 
-    `below` restricts the check to a part of the folder, such as `"metrics/episodes/"`. Folders
-    without `checksums.json`, such as those of `eligrad train`, pass.
+    `below` restricts the check to a part of the folder, such as `"metrics/episodes/"`. In folders
+    without `checksums.json`, such as those of `eligrad train`, metrics are known by the checksums
+    in the last checkpoint.
     """
+    try:
+        sums = _checksums(folder)
+        for name, digest in sums.items():
+            path = inside(folder, name)
+            if name.startswith(below) and (not path.is_file() or checksum(path) != digest):
+                why = "its checksum differs" if path.is_file() else "it is gone"
+                return f"{path} is damaged: {why}"
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _checksums(folder: Path) -> dict[str, str]:
     try:
         sums = read_json(folder / _CHECKSUMS)
     except FileNotFoundError:
-        return None
-    except ValueError as error:
-        return str(error)
-    for name, digest in sums.items():
-        path = folder / name
-        if name.startswith(below) and (not path.is_file() or checksum(path) != digest):
-            why = "its checksum differs" if path.is_file() else "it is gone"
-            return f"{path} is damaged: {why}"
-    return None
+        sums = RunFolder(folder).checksums()
+    if not isinstance(sums, dict):
+        raise DamagedFileError(f"{folder / _CHECKSUMS} is damaged: it holds no checksums")
+    return sums

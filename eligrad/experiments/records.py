@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import warnings
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from eligrad._damaged import DamagedFileWarning
+from eligrad._files import read_config, read_json
 from eligrad.experiments.configuration import Configuration
 
 RUNS, JOBS, FAILURES = "runs", "jobs", "failures"
@@ -69,7 +69,7 @@ def _run_folders(path: Path) -> Iterator[Path]:
 
 def read_folder(folder: Path, base: Path) -> list[Record]:
     """The runs of one run folder; `base` is what their names are relative to."""
-    config = read_json(folder / "config.json")
+    config = read_config(folder)
     plan = config["plan"]
     try:
         summary = read_json(folder / "summary.json")
@@ -92,14 +92,6 @@ def read_folder(folder: Path, base: Path) -> list[Record]:
         )
         for index, seed in enumerate(plan["seeds"])
     ]
-
-
-def read_json(path: Path) -> Any:
-    """The content of a JSON file; ValueError, with its name, where it is damaged."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
 
 
 def _summary_of(summary: dict[str, Any], index: int) -> dict[str, Any]:

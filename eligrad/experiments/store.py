@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from eligrad._damaged import DamagedFileWarning
+from eligrad._damaged import DamagedFileError, DamagedFileWarning
 from eligrad.agents import TITLES
 from eligrad.experiments.claims import what_is_wrong
 from eligrad.experiments.records import Record, scan
+from eligrad.train.metrics import concatenate
+from eligrad.train.tables import SCHEMAS, read_part
 
 _OUTCOME = ("return_last", "return_all", "return_area", "seconds", "steps_per_second")
 
@@ -74,8 +75,10 @@ def load_chunks(path: str | Path) -> pd.DataFrame:
 
 def _load(path: str | Path, name: str) -> pd.DataFrame:
     records = [record for record in scan(path) if (record.folder / "metrics" / name).is_dir()]
-    folders = {record.folder for record in records}
-    tables = {folder: _table(folder, name) for folder in folders}
+    seeds: dict[Path, list[int]] = {}
+    for record in records:
+        seeds.setdefault(record.folder, []).append(record.seed)
+    tables = {folder: _table(folder, name, each) for folder, each in seeds.items()}
     kept, rows = [], []
     for record in records:
         table = tables[record.folder]
@@ -99,13 +102,14 @@ def _load(path: str | Path, name: str) -> pd.DataFrame:
     return pd.concat([pd.DataFrame(columns), values], axis=1)
 
 
-def _table(folder: Path, name: str) -> pa.Table | None:
+def _table(folder: Path, name: str, seeds: list[int]) -> pa.Table | None:
     wrong = what_is_wrong(folder, f"metrics/{name}/")
     if wrong is None:
         try:
             parts = sorted((folder / "metrics" / name).glob("*.parquet"))
-            return pa.concat_tables([pq.read_table(part) for part in parts])
-        except (pa.ArrowException, OSError) as error:
-            wrong = f"{folder} has damaged {name}: {error}"
+            tables = [read_part(part, name, seeds) for part in parts]
+            return concatenate([SCHEMAS[name].empty_table(), *tables])
+        except (DamagedFileError, OSError) as error:
+            wrong = str(error)
     warnings.warn(f"{wrong}; the run is left out", DamagedFileWarning, stacklevel=4)
     return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import importlib
 import json
 import os
 import shutil
@@ -19,7 +20,7 @@ import traceback
 import warnings
 from typing import Any, Literal
 
-from eligrad._damaged import DamagedFileWarning
+from eligrad._damaged import DamagedFileError, DamagedFileWarning
 from eligrad.experiments import split
 from eligrad.experiments.claims import Claim, Store
 from eligrad.experiments.configuration import Configuration, Run
@@ -27,6 +28,7 @@ from eligrad.experiments.jobs import Job
 from eligrad.experiments.spec import run_setup
 from eligrad.train import CheckpointError, Interrupted, keep_compiled_programs, resume, train
 from eligrad.train.folder import RunFolder
+from eligrad.train.plan import module_of
 
 LONGEST = 20_000
 """Characters of a traceback that are kept."""
@@ -128,9 +130,12 @@ def _train(claim: Claim) -> None:
     if (program / "config.json").exists():
         try:
             _check_plan(claim)
+            # The job itself asks for it, and not only a file.
+            if (module := module_of(str(shared.env))) is not None:
+                importlib.import_module(module)
             resume(program)
             return
-        except (CheckpointError, json.JSONDecodeError, KeyError, IndexError) as error:
+        except (CheckpointError, DamagedFileError, KeyError, IndexError) as error:
             aside = program.with_name("program.damaged")
             shutil.rmtree(aside, ignore_errors=True)
             program.rename(aside)

@@ -2,7 +2,7 @@
 
 from eligrad.train.checkpoint import CheckpointError
 from eligrad.train.crew import Crew, WorkerDied
-from eligrad.train.faults import Diverged, EnvironmentFault
+from eligrad.train.faults import Diverged, EnvironmentFault, OutOfMemory
 from eligrad.train.host import HostRuns
 from eligrad.train.host_rollout import HostRollouts
 from eligrad.train.interruption import Interrupted
@@ -23,6 +23,7 @@ __all__ = [
     "HostRuns",
     "Interrupted",
     "Online",
+    "OutOfMemory",
     "Result",
     "RolloutRecord",
     "RolloutState",

@@ -6,8 +6,6 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from eligrad.train import checkpoint
 from eligrad.train import plan as planning
 from eligrad.train.checkpoint import CheckpointError
@@ -16,6 +14,7 @@ from eligrad.train.metrics import Tables
 from eligrad.train.plan import Agent, Plan, World
 from eligrad.train.provenance import provenance
 from eligrad.train.session import Session
+from eligrad.train.tables import from_bytes, to_bytes
 
 
 def save(session: Session, path: str | Path) -> None:
@@ -29,11 +28,11 @@ def save(session: Session, path: str | Path) -> None:
 def load(path: str | Path, *, agent: Agent | None = None, env: World | None = None) -> Session:
     """The session that was saved; an agent or environment made by hand must be given again."""
     path = Path(path)
-    plan = Plan(**read_plan(path))
+    plan = read_plan(path)
     for what, name, given in (("agent", plan.agent, agent), ("env", plan.env, env)):
         if name is None and given is None:
             raise ValueError(f"{path} was saved with an {what} made by hand: pass {what}= again")
-    world = env if env is not None else planning.make_world(str(plan.env), plan.max_episode_steps)
+    world = env if env is not None else planning.world_of(plan, path)
     if agent is None:
         agent = planning.make_agent(str(plan.agent), plan.settings, world)
     params = planning.make_params(world, plan.env_params)
@@ -41,28 +40,26 @@ def load(path: str | Path, *, agent: Agent | None = None, env: World | None = No
     contents, header = checkpoint.load(path, _contents(session.engine.state, session.tables()))
     session.engine.state = contents["state"]
     session.step = session.saved_step = header["step"]
-    session.saved = Tables(*(_from_bytes(contents[name]) for name in Tables._fields))
+    session.saved = Tables(
+        *(from_bytes(contents[name], name, plan.seeds, path) for name in Tables._fields)
+    )
     return session
 
 
-def read_plan(path: str | Path) -> dict[str, Any]:
+def read_plan(path: str | Path) -> Plan:
     """What was trained, as `config.json` of a run would say it."""
-    header = checkpoint.read_header(Path(path))
-    if "plan" not in header:
-        raise CheckpointError(f"{path} is a checkpoint of something else: it has no plan")
-    return header["plan"]
+    path = Path(path)
+    return plan_in_header(checkpoint.read_header(path), path)
+
+
+def plan_in_header(header: dict[str, Any], path: Path) -> Plan:
+    """The plan in the header of a file that `save` wrote; others are refused."""
+    if "plan" not in header or not isinstance(header.get("step"), int):
+        raise CheckpointError(
+            f"{path} is a checkpoint of something else: only the save of an agent writes a plan"
+        )
+    return planning.plan_in_file(header["plan"], path)
 
 
 def _contents(state: Any, tables: Tables) -> dict[str, Any]:
-    return {"state": state} | {n: _to_bytes(table) for n, table in tables._asdict().items()}
-
-
-def _to_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()
-
-
-def _from_bytes(data: bytes) -> pa.Table:
-    return pa.ipc.open_stream(data).read_all()
+    return {"state": state} | {name: to_bytes(table) for name, table in tables._asdict().items()}

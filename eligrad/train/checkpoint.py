@@ -1,18 +1,17 @@
 """Checkpoints: any pytree of arrays in one file, complete or absent, never half.
 
 The file is a zip archive, which `numpy.load` opens too: `header.json`, and an `.npy` for each leaf,
-named by its path in the tree. Nothing in it is ever executed. The archive's CRC-32 of each member
-is the checksum. A leaf that is `bytes` may have any length when it is read, and is empty if the
-file, from an earlier eligrad, is without it.
+named by its path in the tree. Nothing in it is ever executed, and nothing in it is compressed: no
+file makes its reader take more memory than it is long. The archive's CRC-32 of each member is the
+checksum. A leaf that is `bytes` may have any length when it is read.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import struct
 import zipfile
-import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +20,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from eligrad._damaged import DamagedFileError
 from eligrad.train.files import replacing
+from eligrad.train.npy import read_array
 
-FORMAT = 1
+FORMAT = 2
 """Version of the layout; a file with a higher one comes from a later eligrad."""
 
 _HEADER = "header.json"
 BYTES = "bytes"
 """The dtype, in a file, of a leaf that is `bytes`."""
-# What zipfile, json and NumPy raise on a damaged file.
+# What zipfile, json and NumPy raise on a damaged file. Not MemoryError: the file may be sound then.
 _DAMAGE = (
-    zipfile.BadZipFile, KeyError, ValueError, EOFError, NotImplementedError, RuntimeError,
-    struct.error, zlib.error, OverflowError,
+    zipfile.BadZipFile, KeyError, ValueError, TypeError, EOFError, NotImplementedError,
+    RuntimeError, struct.error, OverflowError,
 )  # fmt: skip
 
 
@@ -40,7 +41,7 @@ class CheckpointError(ValueError):
     """A file that cannot be used as a checkpoint; the message names it and says why."""
 
 
-class DamagedCheckpointError(CheckpointError):
+class DamagedCheckpointError(CheckpointError, DamagedFileError):
     """A file that is cut off, altered, or no checkpoint at all."""
 
 
@@ -82,29 +83,43 @@ def read_header(path: Path) -> dict[str, Any]:
         return reader.about["header"]
 
 
+def _from_1(about: dict[str, Any]) -> None:
+    """Simulators, and checksums of the metrics before it, were not yet part of every file."""
+    about["lacks_bytes"] = True
+    about["header"].setdefault("metrics", {})
+
+
+_MIGRATIONS: dict[int, Callable[[dict[str, Any]], None]] = {1: _from_1}
+"""For each earlier format, what makes the `about` of a file that of the next one."""
+
+
 class Reader:
-    """An open checkpoint whose format is known."""
+    """An open checkpoint, whatever format it was written in."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
             self._archive = zipfile.ZipFile(path)
-            self.about: dict[str, Any] = json.loads(self._archive.read(_HEADER))
-            written = self.about["format"]
+            self.about: dict[str, Any] = json.loads(self._member(_HEADER))
+            written, header, leaves = (self.about[k] for k in ("format", "header", "leaves"))
+            if not (type(written) is int and type(header) is type(leaves) is dict):
+                raise ValueError(f"{_HEADER} is none of a checkpoint")
         except _DAMAGE as error:
             raise self._damaged(error) from error
-        if written != FORMAT:
+        if written > FORMAT or written < min(_MIGRATIONS):
             raise CheckpointError(
-                f"{path} has checkpoint format {written}; this eligrad reads {FORMAT}: "
-                "use the version that wrote it, or a later one"
+                f"{path} has checkpoint format {written}; this eligrad reads {min(_MIGRATIONS)} "
+                f"to {FORMAT}: use the version that wrote it, or a later one"
             )
+        for number in range(written, FORMAT):
+            _MIGRATIONS[number](self.about)
 
     def check_leaves(self, wanted: dict[str, Any]) -> None:
         """Refuses a file that holds another tree."""
         dtypes = {name: str(_dtype(leaf)) for name, leaf in wanted.items()}
         for name in dtypes | self.about["leaves"]:
             here, there = self.about["leaves"].get(name), dtypes.get(name)
-            if here != there and (here, there) != (None, BYTES):
+            if here != there and not (there == BYTES and self._lacks(name)):
                 raise CheckpointError(
                     f"{self._path} does not fit: {name} is {here or 'absent'} in the file and "
                     f"{there or 'absent'} in what is to be restored; agent, environment and "
@@ -114,14 +129,13 @@ class Reader:
     def array(self, name: str) -> np.ndarray:
         """One leaf as it is in the file."""
         try:
-            member = io.BytesIO(self._archive.read(f"{name}.npy"))
-            return np.lib.format.read_array(member, allow_pickle=False)
+            return read_array(self._member(f"{name}.npy"))
         except _DAMAGE as error:
             raise self._damaged(error) from error
 
     def leaf(self, name: str, like: Any) -> Any:
         """One leaf, in the form of `like`."""
-        if isinstance(like, bytes) and name not in self.about["leaves"]:
+        if isinstance(like, bytes) and self._lacks(name):
             return b""
         array = self.array(name)
         if isinstance(like, bytes):
@@ -142,6 +156,19 @@ class Reader:
             restored = jax.random.wrap_key_data(restored, impl=jax.random.key_impl(like))
         # An array that is bound to no device must stay so, to go where a program needs it.
         return jax.device_put(restored, like.sharding) if like.committed else restored
+
+    def _lacks(self, name: str) -> bool:
+        """Whether a leaf of `bytes` is absent because of the file's age, and so empty."""
+        return "lacks_bytes" in self.about and name not in self.about["leaves"]
+
+    def _member(self, name: str) -> bytes:
+        """A part of the archive, if it is no longer than it says and the file is."""
+        info = self._archive.getinfo(name)
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+            raise ValueError(f"{name} is compressed, which no part of a checkpoint is")
+        if info.file_size > self._path.stat().st_size:
+            raise ValueError(f"{name} is said to be longer than the whole file")
+        return self._archive.read(info)
 
     def _damaged(self, error: Exception) -> DamagedCheckpointError:
         return DamagedCheckpointError(f"{self._path} is damaged or no checkpoint: {error}")

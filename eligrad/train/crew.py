@@ -8,7 +8,6 @@ makes its own.
 from __future__ import annotations
 
 import multiprocessing
-import signal
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -20,6 +19,7 @@ from eligrad.agents import ActorCritic
 from eligrad.train import plan as planning
 from eligrad.train.engines import make_engine
 from eligrad.train.host import HostState
+from eligrad.train.interruption import unheard_by_children
 from eligrad.train.metrics import Measured
 from eligrad.train.plan import Agent, Plan, World
 from eligrad.train.simulators import HostEngine, join, share_of
@@ -40,13 +40,14 @@ class Crew(HostEngine):
         self._measured: tuple[Measured, ...] = ()
         context = multiprocessing.get_context("spawn")
         self._members: list[tuple[Any, Any]] = []
-        for share in self._shares:
-            ours, theirs = context.Pipe()
-            settings = (plan.part(share.tolist()), _jax_settings())
-            member = context.Process(target=_work, args=(theirs, *settings), daemon=True)
-            member.start()
-            theirs.close()
-            self._members.append((member, ours))
+        with unheard_by_children():
+            for share in self._shares:
+                ours, theirs = context.Pipe()
+                settings = (plan.part(share.tolist()), _jax_settings())
+                member = context.Process(target=_work, args=(theirs, *settings), daemon=True)
+                member.start()
+                theirs.close()
+                self._members.append((member, ours))
         self._faults = np.concatenate(self._ask("fault_step"))
 
     @property
@@ -107,7 +108,7 @@ class Crew(HostEngine):
             pipe.close()  # which is how a member knows that it is no longer needed
             member.join(timeout=10)
             if member.is_alive():
-                member.terminate()
+                member.kill()
 
     def _ask(self, request: str, argument: Any = None) -> list[Any]:
         """Has all members do the same, and waits for all of them; a list has a part for each."""
@@ -142,8 +143,6 @@ def _jax_settings() -> dict[str, Any]:
 
 def _work(pipe: Connection, plan: Plan, jax_settings: dict[str, Any]) -> None:
     """A member's life: make the engine, then do what is asked until the pipe is closed."""
-    # Ctrl-C reaches all processes; what is to become of the runs is the first one's to decide.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     for name, value in jax_settings.items():
         jax.config.update(name, value)
     engine: Any = None

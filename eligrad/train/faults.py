@@ -11,6 +11,10 @@ class EnvironmentFault(RuntimeError):
     """An environment raised, or gave a reward or an observation that is not finite."""
 
 
+class OutOfMemory(RuntimeError):
+    """There was not enough memory for what a run needs."""
+
+
 class Diverged(RuntimeError):
     """A policy gives actions that are no numbers."""
 
@@ -26,3 +30,14 @@ def step_failed(
             "max_gradient_norm, may keep it from that)"
         )
     return EnvironmentFault(f"{env.name!r} raised at step {step:,}: {error!r}")
+
+
+def chunk_failed(error: Exception, env_name: str, steps: tuple[int, int]) -> RuntimeError:
+    """The error to raise where the program for these steps, first and last, ended with `error`."""
+    where = f"in steps {steps[0]:,} to {steps[1]:,} of {env_name!r}"
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        return OutOfMemory(
+            f"out of memory {where}; fewer seeds, or smaller networks, need less ({error})"
+        )
+    # A callback of the environment, most likely; its own error is the last line.
+    return EnvironmentFault(f"the program failed {where}: {str(error).strip()}")

@@ -12,7 +12,7 @@ checkpoint it belongs to; parts that have no checkpoint are thrown away on resum
 
 from __future__ import annotations
 
-import json
+import contextlib
 import warnings
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import PyTree
 
-from eligrad._damaged import DamagedFileWarning
+from eligrad._damaged import DamagedFileError, DamagedFileWarning
+from eligrad._files import RUN_FORMAT, inside, read_config, read_json, sealed
 from eligrad.train import checkpoint
-from eligrad.train.checkpoint import DamagedCheckpointError
+from eligrad.train.checkpoint import CheckpointError, DamagedCheckpointError
 from eligrad.train.files import checksum, replacing, write_json
-from eligrad.train.metrics import CHUNKS, EPISODES, Tables, concatenate
+from eligrad.train.metrics import Tables, concatenate
+from eligrad.train.tables import SCHEMAS, read_part
 
 KEPT = 2
 """Checkpoints kept: should the newest be damaged, there is one before it."""
-
-_SCHEMAS = {"episodes": EPISODES, "chunks": CHUNKS}
 
 
 class RunFolder:
@@ -54,6 +54,12 @@ class RunFolder:
         """A folder that a run was written to."""
         if not (path / "config.json").is_file():
             raise FileNotFoundError(f"{path} is no run: it has no config.json")
+        for name in ("metrics", *(f"metrics/{each}" for each in SCHEMAS)):
+            if (path / name).is_symlink():
+                raise DamagedFileError(
+                    f"{path / name} is a link to {(path / name).readlink()}; files there would be "
+                    "written and removed: only a folder is accepted"
+                )
         for leftover in path.rglob(".*.partial"):
             leftover.unlink()
         return cls(path)
@@ -61,21 +67,21 @@ class RunFolder:
     @property
     def config(self) -> dict[str, Any]:
         """What `config.json` says."""
-        return json.loads((self.path / "config.json").read_text(encoding="utf-8"))
+        return read_config(self.path)
 
     def write_config(self, config: dict[str, Any]) -> None:
         """Replaces `config.json`."""
         self.path.mkdir(parents=True, exist_ok=True)
-        write_json(self.path / "config.json", config)
+        write_json(self.path / "config.json", sealed(config | {"format": RUN_FORMAT}))
 
     @property
     def summary(self) -> dict[str, Any]:
         """What `summary.json` says."""
-        return json.loads((self.path / "summary.json").read_text(encoding="utf-8"))
+        return read_json(self.path / "summary.json")
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Replaces `summary.json`."""
-        write_json(self.path / "summary.json", summary)
+        write_json(self.path / "summary.json", sealed(summary))
 
     @property
     def curve(self) -> Path:
@@ -121,7 +127,9 @@ class RunFolder:
         if newest is not None:
             try:
                 state, header = checkpoint.load(newest, like)
-                step, self._sums = header["step"], header.get("metrics", {})
+                if not {"step", "metrics"} <= header.keys():
+                    raise CheckpointError(f"{newest} is a checkpoint of something else")
+                step, self._sums = header["step"], header["metrics"]
                 self._check_metrics()
             except DamagedCheckpointError as error:
                 if not earlier:
@@ -131,9 +139,9 @@ class RunFolder:
                     f"{error}; going on from {earlier[-1]}", DamagedFileWarning, stacklevel=2
                 )
                 return self.restore(like)
-        for name in _SCHEMAS:
+        for name in SCHEMAS:
             for part in self._parts(name).glob("*.parquet"):
-                if int(part.stem) > step:
+                if part.stem.isdecimal() and int(part.stem) > step:
                     part.unlink()
         return step, state
 
@@ -141,18 +149,29 @@ class RunFolder:
         """All metrics."""
         return Tables(*(self._table(name) for name in Tables._fields))
 
+    def checksums(self) -> dict[str, str]:
+        """Those of the metrics, by file, as the newest sound checkpoint knows them."""
+        for newest in reversed(self.checkpoints()):
+            # Damaged, or replaced by a newer one at this very moment.
+            with contextlib.suppress(CheckpointError, FileNotFoundError):
+                return checkpoint.read_header(newest).get("metrics", {})
+        return {}
+
     def _check_metrics(self) -> None:
         """Refuses metrics that are not as they were written."""
         for name, written in self._sums.items():
-            part = self.path / name
+            part = inside(self.path, name)
             if not part.is_file():
                 raise DamagedCheckpointError(f"{part} is gone")
             if checksum(part) != written:
                 raise DamagedCheckpointError(f"{part} is damaged: its checksum differs")
 
     def _table(self, name: str) -> pa.Table:
-        parts = [pq.read_table(part) for part in sorted(self._parts(name).glob("*.parquet"))]
-        return concatenate([_SCHEMAS[name].empty_table(), *parts])
+        found = sorted(self._parts(name).glob("*.parquet"))
+        seeds = self.config["plan"].get("seeds", []) if found else []
+        return concatenate(
+            [SCHEMAS[name].empty_table(), *(read_part(part, name, seeds) for part in found)]
+        )
 
     def _parts(self, name: str) -> Path:
         return self.path / "metrics" / name

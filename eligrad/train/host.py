@@ -14,7 +14,8 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from eligrad.agents.streaming import Experience
-from eligrad.envs.host import HostEnvironment, Workers
+from eligrad.envs.host import HostEnvironment, HostTransition, Workers
+from eligrad.train.faults import step_failed
 from eligrad.train.metrics import Measured
 from eligrad.train.observe import Dispatch, KeyBlocks
 from eligrad.train.simulators import HostEngine, Simulators
@@ -81,7 +82,7 @@ class HostRuns(HostEngine):
         lengths = np.zeros((self.count, steps), np.int32)
         errors = []
         for t in range(steps):
-            world = self._copies.step(np.asarray(action))
+            world = self._world(np.asarray(action), first + t)
             reward = world.reward.astype(np.float32)
             experience = Experience(
                 reward=reward,
@@ -114,6 +115,13 @@ class HostRuns(HostEngine):
             self._unpack(packed), keys, number + np.int32(steps), episode_return, length, fault
         )
         return StepRecord(ended, returns, lengths, np.stack([np.asarray(e) for e in errors], 1))
+
+    def _world(self, action: np.ndarray, step: int) -> HostTransition:
+        """What the environments answer; an error says in which step."""
+        try:
+            return self._copies.step(action)
+        except Exception as error:
+            raise step_failed(error, self.env, action, step) from error
 
     def measure(self, record: StepRecord) -> Measured:
         """What a chunk's record says beside its episodes."""

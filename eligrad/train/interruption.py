@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -59,6 +61,23 @@ class Interruption:
         self._restore()
         # Not print: a handler may run in the middle of another write to the same buffer.
         os.write(2, b"\nstopping after this chunk; once more stops at once\n")
+
+
+@contextlib.contextmanager
+def unheard_by_children() -> Iterator[None]:
+    """Processes started within this context do not hear SIGINT and SIGTERM, from the beginning.
+
+    A terminal and a scheduler signal all processes of a run; what is to become of it is for the
+    first one to decide.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # where there is none, as on Windows
+        yield
+        return
+    heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
 
 
 def wait(arrays: Any) -> None:

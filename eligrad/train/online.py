@@ -14,7 +14,10 @@ the next episode. Memory is constant: nothing is kept but the state, and `save` 
 
 from __future__ import annotations
 
+import collections
+import itertools
 import math
+import operator
 from pathlib import Path
 from typing import Any, SupportsFloat
 
@@ -79,9 +82,7 @@ class Online:
             return self._begin(observation, reward, bool(terminated or truncated))
         if self._ending is not None:
             self._refuse_at_first(reward, bool(terminated or truncated))
-            experience = self._ending._replace(observation=observation)
-            self._ending = None
-            return self._learn(experience)
+            return self._learn(self._ending._replace(observation=observation))
         experience = Experience(
             reward=np.float32(reward),
             terminated=np.bool_(terminated),
@@ -122,8 +123,8 @@ class Online:
                 "Online.save is accepted"
             )
         online = cls(agent)
-        online._shape, online._dtype = tuple(header["shape"]), np.dtype(header["dtype"])
-        blank = np.zeros(online._shape, online._dtype)
+        blank = _blank_observation(header, Path(path))
+        online._shape, online._dtype = blank.shape, blank.dtype
         ending = None
         if header["ending"]:
             ending = Experience(np.float32(0), np.bool_(0), np.bool_(0), blank, blank)
@@ -145,7 +146,7 @@ class Online:
 
     def _next_action(self) -> int:
         key = self._keys.of(self.steps + 1).act
-        self._packed, action = self._choose(self.agent, self._packed, key)
+        (action,) = self._replace_state(self._choose, (self.agent, self._packed, key), self.steps)
         return int(action)
 
     def _begin(self, observation: Any, reward: float, ended: bool) -> int:
@@ -154,13 +155,28 @@ class Online:
         return self._next_action()
 
     def _learn(self, experience: Experience) -> int:
-        self.steps += 1
-        update_key, act_key = self._keys.of(self.steps).update, self._keys.of(self.steps + 1).act
-        self._packed, action, error = self._observe(
-            self.agent, self._packed, update_key, act_key, experience
-        )
+        number = self.steps + 1
+        update_key, act_key = self._keys.of(number).update, self._keys.of(number + 1).act
+        arguments = (self.agent, self._packed, update_key, act_key, experience)
+        action, error = self._replace_state(self._observe, arguments, number)
         self.td_error = float(error)
         return int(action)
+
+    def _replace_state(self, program: Any, arguments: tuple[Any, ...], steps: int) -> list[Any]:
+        """Calls a program that uses up the state and returns the next one, and what else it does.
+
+        Ctrl-C at any moment leaves a whole agent behind, which can be saved: Python hears signals
+        between its own instructions, and there is none between this call and the keeping of what
+        it returned.
+        """
+        returned: collections.deque[Any] = collections.deque()
+        others: list[Any] = []
+        try:
+            returned.extend(itertools.starmap(program, (arguments,)))
+        finally:
+            if returned:
+                (self._packed, *others), self.steps, self._ending = returned[0], steps, None
+        return others
 
     def _refuse_at_first(self, reward: float, ended: bool) -> None:
         if reward != 0.0 or ended:
@@ -182,3 +198,16 @@ class Online:
             where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
             raise ValueError(f"the observation is {array[where]} at {where}; finite is accepted")
         return array
+
+
+def _blank_observation(header: dict[str, Any], path: Path) -> np.ndarray:
+    """Zeros of the shape and dtype that a file says; the file itself holds several as large."""
+    try:
+        shape, dtype = tuple(map(operator.index, header["shape"])), np.dtype(header["dtype"])
+        if dtype.kind in "biuf" and 0 <= math.prod(shape) <= path.stat().st_size:
+            return np.zeros(shape, dtype)
+    except (KeyError, TypeError, ValueError) as error:
+        raise checkpoint.DamagedCheckpointError(f"{path} is damaged: {error}") from error
+    raise checkpoint.DamagedCheckpointError(
+        f"{path} is damaged: its observations would be of shape {shape} and dtype {dtype}"
+    )

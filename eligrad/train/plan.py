@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from eligrad._damaged import DamagedFileError
 from eligrad.agents import (
     PPO,
     PRESETS,
@@ -97,6 +100,40 @@ class Plan:
         """What makes each run: its seed, and those settings of which each has its own."""
         each = [value for value in self.settings.values() if isinstance(value, list)]
         return list(zip(self.seeds, *each, strict=True))
+
+
+def plan_in_file(content: Any, path: Path) -> Plan:
+    """The plan that a file holds; one that makes no sense is refused with the file's name."""
+    try:
+        plan = Plan(**content)
+        if plan.agent is not None:
+            make_settings(plan.agent, plan.settings, len(plan.seeds))
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise DamagedFileError(
+            f"the plan in {path} is damaged, or of a later eligrad: {error}"
+        ) from error
+    return plan
+
+
+def world_of(plan: Plan, path: Path) -> World:
+    """The environment of a plan that a file holds.
+
+    A file may name a module, but not have it imported: whoever trusts it does that first.
+    """
+    module = module_of(str(plan.env))
+    if module is not None and module not in sys.modules:
+        raise ValueError(
+            f"the environment of {path} is {plan.env!r}: to make it, the code of {module!r} would "
+            "be run. If you trust that, import it first; for a command, by python -c 'import "
+            f'{module}; from eligrad.cli import main; main()\' with what follows "eligrad"'
+        )
+    return make_world(str(plan.env), plan.max_episode_steps)
+
+
+def module_of(env: str) -> str | None:
+    """The module that the name of an environment asks for, as in `"my_package:MyEnv-v0"`."""
+    module, named, _ = env.removeprefix("gymnasium/").rpartition(":")
+    return module if named else None
 
 
 def whole_number(name: str, value: Any) -> int:

@@ -142,7 +142,7 @@ def resume(
     """
     folder = RunFolder.open(Path(run))
     check_sinks(sinks, folder.path)
-    plan = Plan(**folder.config["plan"])
+    plan = planning.plan_in_file(folder.config["plan"], folder.path / "config.json")
     if steps is not None:
         steps = planning.whole_rollouts(planning.whole_number("steps", steps), plan.rollout)
         # A run that grows is saved more seldom, not more often.
@@ -152,7 +152,7 @@ def resume(
         if (name is None) != (given is not None):
             how = "made by hand: pass it again" if name is None else f"{name!r}: pass no other"
             raise ValueError(f"the {what} of {folder.path} was {how}")
-    world = env if env is not None else planning.make_world(str(plan.env), plan.max_episode_steps)
+    world = env if env is not None else planning.world_of(plan, folder.path)
     made = agent
     if made is None:
         made = planning.make_agent(str(plan.agent), plan.settings, world)

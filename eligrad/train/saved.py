@@ -11,17 +11,17 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import pyarrow as pa
 
 from eligrad.agents import ActorCritic
 from eligrad.envs import HostEnvironment, make
-from eligrad.train import checkpoint
+from eligrad.train import archive, checkpoint
 from eligrad.train import plan as planning
-from eligrad.train.checkpoint import CheckpointError, DamagedCheckpointError
+from eligrad.train.checkpoint import DamagedCheckpointError
 from eligrad.train.folder import RunFolder
 from eligrad.train.metrics import Tables
 from eligrad.train.plan import Agent, Plan, World
 from eligrad.train.summary import best_run
+from eligrad.train.tables import from_bytes
 
 Which = int | Literal["best"]
 """A seed of the run, or the one whose last episodes had the highest mean return."""
@@ -52,13 +52,14 @@ def read_agent(run: str | Path, seed: Which = "best", *, frames: bool = False) -
     if not path.exists():
         raise FileNotFoundError(f"there is no run {path}")
     with checkpoint.Reader(path) as reader:
-        header = reader.about["header"]
-        if "plan" not in header:
-            raise CheckpointError(
-                f"{path} is neither a run folder nor a file that the save of an agent wrote"
+        plan = archive.plan_in_header(reader.about["header"], path)
+        tables = Tables(
+            *(
+                from_bytes(reader.array(name).tobytes(), name, plan.seeds, path)
+                for name in Tables._fields
             )
-        tables = Tables(*(_table(reader, name) for name in Tables._fields))
-        return _read(reader, Plan(**header["plan"]), tables, seed, frames, "state/agent")
+        )
+        return _read(reader, plan, path, tables, seed, frames, "state/agent")
 
 
 def _from_folder(path: Path, seed: Which, frames: bool) -> Saved:
@@ -66,14 +67,14 @@ def _from_folder(path: Path, seed: Which, frames: bool) -> Saved:
     folder = RunFolder(path)
     if not (path / "config.json").is_file():
         raise FileNotFoundError(f"{path} is no run: it has no config.json")
-    plan = Plan(**folder.config["plan"])
+    plan = planning.plan_in_file(folder.config["plan"], path / "config.json")
     trouble: Exception = FileNotFoundError(
         f"{path} has no checkpoint yet; the first is written at step {plan.checkpoint_every:,}"
     )
     for file in reversed(folder.checkpoints()):
         try:
             with checkpoint.Reader(file) as reader:
-                return _read(reader, plan, folder.tables(), seed, frames, "agent")
+                return _read(reader, plan, path, folder.tables(), seed, frames, "agent")
         # Damaged, or replaced by a newer one at this very moment.
         except (DamagedCheckpointError, FileNotFoundError) as error:
             trouble = error
@@ -81,7 +82,13 @@ def _from_folder(path: Path, seed: Which, frames: bool) -> Saved:
 
 
 def _read(
-    reader: checkpoint.Reader, plan: Plan, tables: Tables, seed: Which, frames: bool, at: str
+    reader: checkpoint.Reader,
+    plan: Plan,
+    path: Path,
+    tables: Tables,
+    seed: Which,
+    frames: bool,
+    at: str,
 ) -> Saved:
     step = reader.about["header"]["step"]
     if plan.agent is None or plan.env is None:
@@ -95,7 +102,7 @@ def _read(
         index = plan.seeds.index(seed)
     else:
         raise ValueError(f'seed is {seed}; "best", or one of {plan.seeds}, is accepted')
-    env = planning.make_world(plan.env, plan.max_episode_steps)
+    env = planning.world_of(plan, path)
     settings = {k: v[index] if isinstance(v, list) else v for k, v in plan.settings.items()}
     agent = planning.make_agent(plan.agent, settings, env)
     state = _agent_state(reader, agent, env, index, len(plan.seeds), at)
@@ -136,7 +143,3 @@ def _drawing_itself(name: str, max_episode_steps: int | None) -> World:
     # Whatever an environment of somebody else's raises when it is asked for pictures.
     except Exception as error:
         raise ValueError(f"{name!r} cannot be drawn: {error}") from error
-
-
-def _table(reader: checkpoint.Reader, name: str) -> pa.Table:
-    return pa.ipc.open_stream(reader.array(name).tobytes()).read_all()

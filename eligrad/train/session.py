@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from jax.errors import JaxRuntimeError
 
 from eligrad.train import figure
 from eligrad.train import plan as planning
 from eligrad.train.engines import Engine
-from eligrad.train.faults import EnvironmentFault
+from eligrad.train.faults import EnvironmentFault, chunk_failed
 from eligrad.train.folder import RunFolder
 from eligrad.train.interruption import Interrupted, Interruption, wait
 from eligrad.train.metrics import EpisodeRecord, Tables, tables_of_chunk
@@ -131,9 +132,12 @@ class Session:
         """One chunk; chunks end at the same steps however often a run was stopped."""
         begun_at = self.step
         steps = min(self.plan.chunk - begun_at % self.plan.chunk, self.plan.steps - begun_at)
-        record = self.engine.advance(steps)
-        wait(record)
-        self._check_faults(record)
+        try:
+            record = self.engine.advance(steps)
+            wait(record)
+            self._check_faults(record)
+        except (MemoryError, JaxRuntimeError) as error:
+            raise chunk_failed(error, self.env.name, (begun_at + 1, begun_at + steps)) from error
         self.step += steps
         # All time is some chunk's: that of making the engine, too, and of writing files.
         self.clock, before = time.perf_counter(), self.clock

@@ -66,12 +66,6 @@ def test_bytes_have_any_length(tmp_path, there, here):
         checkpoint.load(tmp_path / "c.npz", like={"a": np.zeros(3, np.uint8), "b": np.ones(2)})
 
 
-def test_a_file_from_before_there_were_bytes(tmp_path):
-    checkpoint.save(tmp_path / "c.npz", {"b": np.zeros(2)}, {})
-    restored, _ = checkpoint.load(tmp_path / "c.npz", like={"a": b"something", "b": np.ones(2)})
-    assert_equal(restored, {"a": b"", "b": np.zeros(2)})
-
-
 def test_nothing_is_unpickled(tmp_path):
     path = tmp_path / "c.npz"
     checkpoint.save(path, {"a": np.zeros(2)}, {})
@@ -116,12 +110,32 @@ def test_cut_off_files_are_refused(tmp_path, share):
         checkpoint.load(path, like=state())
 
 
-def test_later_formats_are_refused(tmp_path):
+def written_by_hand(path, about, **arrays):
+    """A checkpoint by another writer."""
+    np.savez(path, **arrays)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("header.json", json.dumps(about))
+
+
+@pytest.mark.parametrize("number", [0, 3, 10**9])
+def test_later_formats_are_refused(tmp_path, number):
     path = tmp_path / "c.npz"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("header.json", json.dumps({"format": 2, "header": {}, "leaves": {}}))
-    with pytest.raises(CheckpointError, match=r"c\.npz has checkpoint format 2; .* reads 1"):
+    written_by_hand(path, {"format": number, "header": {}, "leaves": {}})
+    with pytest.raises(CheckpointError, match=rf"c\.npz has checkpoint format {number}; .* 1 to 2"):
         checkpoint.load(path, like=())
+
+
+def test_a_file_from_before_there_were_simulators_and_checksums(tmp_path):
+    path = tmp_path / "c.npz"
+    about = {"format": 1, "header": {"step": 7}, "leaves": {"b": "float64"}}
+    written_by_hand(path, about, b=np.arange(2.0))
+    restored, header = checkpoint.load(path, like={"a": b"something", "b": np.ones(2)})
+    assert_equal(restored, {"a": b"", "b": np.arange(2.0)})
+    assert header == {"step": 7, "metrics": {}}
+    # Later ones cannot do without.
+    written_by_hand(path, about | {"format": 2}, b=np.arange(2.0))
+    with pytest.raises(CheckpointError, match="a is absent in the file and bytes"):
+        checkpoint.load(path, like={"a": b"something", "b": np.ones(2)})
 
 
 @pytest.mark.parametrize(
