@@ -1,5 +1,7 @@
 """Strict everywhere: no silent dtype or rank promotion, runtime-checked shapes."""
 
+import os
+
 import jax
 import pytest
 from hypothesis import HealthCheck, settings
@@ -30,3 +32,17 @@ def quick_compilation():
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once(tmp_path_factory):
+    """The same few programs serve many tests: whichever worker makes one keeps it for all.
+
+    The limit of the folder's size is there for the lock that comes with it.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    jax.config.update("jax_compilation_cache_dir", str(folder / "programs"))
+    jax.config.update("jax_compilation_cache_max_size", 2**33)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

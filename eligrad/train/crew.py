@@ -134,7 +134,12 @@ def _guarded(call: Any, *arguments: Any) -> Any:
 
 def _jax_settings() -> dict[str, Any]:
     """What a process must be told, since it begins with the defaults."""
-    names = ("jax_compilation_cache_dir", "jax_enable_x64", "jax_numpy_dtype_promotion")
+    names = (
+        "jax_compilation_cache_dir",
+        "jax_compilation_cache_max_size",
+        "jax_enable_x64",
+        "jax_numpy_dtype_promotion",
+    )
     # A step is too small to be handed to another thread.
     return {name: jax.config.values[name] for name in names} | {
         "jax_cpu_enable_async_dispatch": False

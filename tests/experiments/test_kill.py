@@ -61,8 +61,8 @@ class Sweeps:
 
 
 @pytest.fixture
-def sweeps(tmp_path, compiled_once):
-    return Sweeps(tmp_path, compiled_once, steps=3000)
+def sweeps(tmp_path, compiled_quickly):
+    return Sweeps(tmp_path, compiled_quickly, steps=3000)
 
 
 def runs_trained(store) -> int:
@@ -71,6 +71,7 @@ def runs_trained(store) -> int:
     return sum(int(count) for count in re.findall(r"^(\d+) runs of ", "\n".join(logs), re.M))
 
 
+@pytest.mark.nightly
 def test_two_at_once_one_killed(sweeps, tmp_path):
     """Two sweeps share a store; the one that came first is killed, the other takes over."""
     undisturbed, store = tmp_path / "undisturbed", tmp_path / "store"
@@ -87,8 +88,8 @@ def test_two_at_once_one_killed(sweeps, tmp_path):
 
 
 @pytest.mark.nightly
-def test_ctrl_c_and_again(tmp_path, compiled_once):
-    sweeps = Sweeps(tmp_path, compiled_once, steps=20_000)
+def test_ctrl_c_and_again(tmp_path, compiled_quickly):
+    sweeps = Sweeps(tmp_path, compiled_quickly, steps=20_000)
     undisturbed, store = tmp_path / "undisturbed", tmp_path / "store"
     sweeps.finish(undisturbed)
     sweep = sweeps.start(store)
@@ -130,10 +131,10 @@ def readable(store):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(3))
-def test_killed_at_five_random_moments(tmp_path, compiled_once, seed):
+def test_killed_at_five_random_moments(tmp_path, compiled_quickly, seed):
     """The driver with its workers, or alone; results are those of an undisturbed sweep."""
     dice = random.Random(seed)
-    sweeps = Sweeps(tmp_path, compiled_once, steps=20_000)
+    sweeps = Sweeps(tmp_path, compiled_quickly, steps=20_000)
     undisturbed, store = tmp_path / "undisturbed", tmp_path / "store"
     began = time.monotonic()
     sweeps.finish(undisturbed)

@@ -24,9 +24,9 @@ SPEC = small(steps=3000)
 
 
 @pytest.fixture
-def programs(compiled_once, monkeypatch):
+def programs(compiled_quickly, monkeypatch):
     """Workers of Ray inherit how this process compiles."""
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(compiled_once))
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(compiled_quickly))
     monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")

@@ -13,13 +13,13 @@ from eligrad.train import resume, train
 from tests.experiments.sweeps import ENV, FRAGILE, Inline, small
 
 pytestmark = [
-    pytest.mark.usefixtures("compiled_once"),
+    pytest.mark.usefixtures("compiled_quickly"),
     pytest.mark.xdist_group("small sweeps"),
 ]
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory, compiled_once):
+def store(tmp_path_factory, compiled_quickly):
     """Four runs of one program: two values of λ, two seeds."""
     store = tmp_path_factory.mktemp("sweep") / "store"
     executor = Inline(workers=1)

@@ -101,7 +101,9 @@ def essence(state) -> np.ndarray:
     return np.concatenate([np.asarray(leaf, np.float64).reshape(-1) for leaf in leaves])
 
 
-@pytest.mark.parametrize("preset", ["qrc", "sarsa-lambda", "stream-q"])
+@pytest.mark.parametrize(
+    "preset", ["qrc", pytest.param("sarsa-lambda", marks=pytest.mark.nightly), "stream-q"]
+)
 def test_three_engines_one_run(preset):
     agent, seeds = make_agent(preset), np.array([3, 4])
     stream = Runs(agent, Tape(), jnp.arange(2), seeds, np.zeros(2, int))

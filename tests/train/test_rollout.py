@@ -70,7 +70,10 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(
+    scope="module",
+    params=["CartPole", "Pendulum", pytest.param("Drift", marks=pytest.mark.nightly)],
+)
 def together(request):
     preset, make_env, settings = CASES[request.param]
     env = make_env()
@@ -112,6 +115,7 @@ def test_settings_in_a_list_are_those_of_runs_alone(together):
         assert_same(alone_state.agent, part(state.agent, run))
 
 
+@pytest.mark.nightly
 def test_lists_by_keyword():
     """Through `train`, by name, and with one seed for several settings."""
     options = {"steps": 64, **tiny.SETTINGS["ppo"]}

@@ -118,7 +118,10 @@ def play_again(agent, copies, seed, rollouts):
     return networks, learner, told
 
 
-@pytest.fixture(scope="module", params=["ppo", "gradient-ppo"])
+@pytest.fixture(
+    scope="module",
+    params=["ppo", pytest.param("gradient-ppo", marks=pytest.mark.nightly)],
+)
 def watched(request):
     """Two rollouts of an agent in two simulators; and what they come to once more."""
     Push.copies = []
@@ -190,6 +193,7 @@ def test_a_chunk_of_several_rollouts_has_their_mean(watched):
         assert row[name] == pytest.approx(each[name].mean(), rel=1e-4), name
 
 
+@pytest.mark.nightly
 def test_jax_environments_tell_the_same_but_for_the_time():
     """Collecting and learning are one program there."""
     env = tiny.Drift()

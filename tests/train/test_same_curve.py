@@ -62,6 +62,7 @@ def test_ten_chunks(together):
     assert_same(engine.state, state)
 
 
+@pytest.mark.nightly
 def test_under_vmap(together):
     """What an accelerator does with its share of the runs: all at once, two steps in a round."""
     agent, odd = tiny.agent(), 7  # so that a step is left over
@@ -88,6 +89,7 @@ def on_eight_devices(program: str, out) -> None:
         "XLA_FLAGS": flags,
         "JAX_PLATFORMS": "cpu",
         "JAX_COMPILATION_CACHE_DIR": jax.config.values["jax_compilation_cache_dir"],
+        "JAX_COMPILATION_CACHE_MAX_SIZE": str(jax.config.values["jax_compilation_cache_max_size"]),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
     subprocess.run([sys.executable, "-c", program, out], env=os.environ | environment, check=True)
@@ -133,6 +135,7 @@ def test_metrics_of_lost_steps_are_written_again(tmp_path):
     assert_same(again.state, straight.state)
 
 
+@pytest.mark.nightly
 def test_host_environments_go_on_in_a_new_episode(tmp_path):
     """If their simulators do not tell their state; all the rest is saved, on eight devices too."""
     program = (
