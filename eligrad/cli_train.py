@@ -8,6 +8,7 @@ import datetime
 import json
 import shlex
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -198,12 +199,20 @@ def main(arguments: list[str]) -> int:
     """Trains as the arguments say; returns the exit code."""
     debug = "--debug" in arguments
     try:
-        return _run(parse(arguments))
+        with warnings.catch_warnings():
+            if not debug:
+                warnings.showwarning = _say
+            return _run(parse(arguments))
     except (ValueError, TypeError, ImportError, *_FAULTS) as error:
         if debug:
             raise
         print(f"eligrad train: {error}", file=sys.stderr)
         return 2
+
+
+def _say(message: Warning | str, *_: object) -> None:
+    """A warning as people read it, without the line of the program that gave it."""
+    print(f"eligrad train: {message}", file=sys.stderr)
 
 
 def _run(command: Train) -> int:

@@ -166,8 +166,8 @@ class Reader:
         info = self._archive.getinfo(name)
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
             raise ValueError(f"{name} is compressed, which no part of a checkpoint is")
-        if info.file_size > self._path.stat().st_size:
-            raise ValueError(f"{name} is said to be longer than the whole file")
+        if info.header_offset < 0 or info.file_size > self._path.stat().st_size:
+            raise ValueError(f"{name} is said to be where the file is not")
         return self._archive.read(info)
 
     def _damaged(self, error: Exception) -> DamagedCheckpointError:

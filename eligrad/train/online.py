@@ -27,6 +27,7 @@ import numpy as np
 from eligrad.agents.streaming import Experience
 from eligrad.train import checkpoint
 from eligrad.train.observe import Dispatch, KeyBlocks
+from eligrad.train.platform import return_freed_memory
 
 
 class Online:
@@ -42,6 +43,7 @@ class Online:
         self._shape: tuple[int, ...] = ()
         self._dtype: Any = None
         self._ending: Experience | None = None
+        self._ready = False
         self._init = jax.jit(lambda agent, key, obs: agent.init(key, obs))
         self._interrupt = jax.jit(lambda agent, state, obs: agent.interrupt(state, obs))
         self.td_error = math.nan
@@ -61,6 +63,11 @@ class Online:
             self._choose = jax.jit(dispatch.choose, donate_argnums=1)
             self._observe = jax.jit(dispatch.observe, donate_argnums=1)
         self._packed = self._pack(state)
+
+    @property
+    def between_episodes(self) -> bool:
+        """Whether an episode has ended, and the first observation of the next is to come."""
+        return self._ending is not None
 
     def observe(
         self,
@@ -160,6 +167,9 @@ class Online:
         arguments = (self.agent, self._packed, update_key, act_key, experience)
         action, error = self._replace_state(self._observe, arguments, number)
         self.td_error = float(error)
+        if not self._ready:  # all programs are made
+            return_freed_memory()
+            self._ready = True
         return int(action)
 
     def _replace_state(self, program: Any, arguments: tuple[Any, ...], steps: int) -> list[Any]:
