@@ -21,6 +21,7 @@ from eligrad.train.folder import RunFolder
 from eligrad.train.interruption import Interrupted, Interruption, wait
 from eligrad.train.metrics import EpisodeRecord, Tables, tables_of_chunk
 from eligrad.train.plan import Agent, Plan, World
+from eligrad.train.platform import return_freed_memory
 from eligrad.train.progress import Progress
 from eligrad.train.provenance import provenance
 from eligrad.train.simulators import HostEngine
@@ -138,6 +139,8 @@ class Session:
             self._check_faults(record)
         except (MemoryError, JaxRuntimeError) as error:
             raise chunk_failed(error, self.env.name, (begun_at + 1, begun_at + steps)) from error
+        if not self.seconds:  # all programs are made
+            return_freed_memory()
         self.step += steps
         # All time is some chunk's: that of making the engine, too, and of writing files.
         self.clock, before = time.perf_counter(), self.clock
