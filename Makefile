@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+LOWEST := .venv-lowest
 WORKERS ?= 2
 
-.PHONY: setup demo divergence test lint types pytest docs test-minatar test-nightly test-faults bench lock clean
+.PHONY: setup demo divergence test lint types pytest docs test-minatar test-nightly test-lowest test-faults bench lock clean
 
 setup: $(INSTALLED)
 
@@ -46,6 +47,16 @@ test-nightly: setup
 # What can go wrong, done on purpose to real processes, files of others, and a long life: half an hour.
 test-faults: setup
 	$(BIN)/python -m pytest -m faults tests/faults
+
+# The parts that others build on, with the lowest versions that pyproject.toml allows.
+test-lowest:
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python .ci/lowest.py gymnasium mujoco minatar beartype hypothesis pytest pytest-xdist \
+	  > $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	$(LOWEST)/bin/python -m pytest -m "not nightly" -n $(WORKERS) --dist loadgroup tests/rules tests/problems \
+	  tests/nets tests/optim tests/agents tests/envs tests/train tests/test_facade.py tests/test_golden.py
 
 # The documentation as a site, in site/; pytest builds it too.
 docs: setup

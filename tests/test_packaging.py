@@ -29,6 +29,18 @@ def test_the_lock_names_versions_and_no_hosts():
         assert re.split(r"[>\[]", requirement)[0] in locked
 
 
+def test_the_lowest_versions_are_those_of_the_bounds():
+    command = [sys.executable, ROOT / ".ci" / "lowest.py", "gymnasium", "mujoco", "pytest"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    extras = PROJECT["optional-dependencies"]
+    (pytest,) = [each for each in extras["dev"] if each.startswith("pytest>")]
+    wanted = {*PROJECT["dependencies"], *extras["gymnasium"], *extras["mujoco"], pytest}
+    assert len(printed) == len(wanted)
+    for pin in printed:
+        name, version = pin.split("==")
+        assert [each for each in wanted if each.startswith(f"{name}>={version},<")]
+
+
 def test_training_needs_no_optional_package():
     """As on a machine with the core alone, and without the command line's parser."""
     code = """

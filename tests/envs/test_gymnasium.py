@@ -260,8 +260,8 @@ def test_errors_and_deaths_of_processes_are_reported():
         for process in copies._crew._processes:
             os.kill(process.pid, signal.SIGINT)  # as Ctrl-C does; they leave it to the caller
         copies.reset([0, 1])
-        copies._crew._processes[1].kill()
-        copies._crew._processes[1].join()
+        copies._crew._processes[-1].kill()
+        copies._crew._processes[-1].join()
         with pytest.raises(RuntimeError, match="process ended; exit codes"):
             copies.step(np.zeros(2, int))
 
