@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import datetime
 import json
+import logging
 import shlex
 import sys
 import warnings
@@ -202,6 +203,8 @@ def main(arguments: list[str]) -> int:
         with warnings.catch_warnings():
             if not debug:
                 warnings.showwarning = _say
+                # JAX shows the whole way to an error in an environment's callback; we, the error.
+                logging.getLogger("jax._src.callback").setLevel(logging.CRITICAL)
             return _run(parse(arguments))
     except (ValueError, TypeError, ImportError, *_FAULTS) as error:
         if debug:

@@ -39,5 +39,6 @@ def chunk_failed(error: Exception, env_name: str, steps: tuple[int, int]) -> Run
         return OutOfMemory(
             f"out of memory {where}; fewer seeds, or smaller networks, need less ({error})"
         )
-    # A callback of the environment, most likely; its own error is the last line.
-    return EnvironmentFault(f"the program failed {where}: {str(error).strip()}")
+    # A callback of the environment, most likely: its own error ends the account of XLA's.
+    *_, told = str(error).strip().splitlines() or [repr(error)]
+    return EnvironmentFault(f"the program failed {where}: {told}")

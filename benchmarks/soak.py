@@ -1,0 +1,265 @@
+"""A long life in one process: memory that stays flat, numbers that stay right, files that stay readable.
+
+    taskset -c 1 python -m benchmarks.soak                 # 20 million steps, and a million calls
+    taskset -c 1 python -m benchmarks.soak --steps 1e6 --calls 1e5
+
+Training runs in a process of its own, through `eligrad.train` into a run folder. This one looks on:
+at every tenth it takes the other's resident memory and reads its files as they are. The world is a
+table that is gone through again and again, so that every statistic has an exact answer. Memory is
+counted in small pages: huge ones are given by the kernel when it likes, two megabytes at a time.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import dataclasses
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from eligrad.agents import PRESETS, QLambda, from_equinox
+from eligrad.envs.core import Environment, Step
+from eligrad.envs.spaces import Box, Discrete
+from eligrad.experiments import load_episodes, load_runs
+from eligrad.nets import streaming_mlp
+from eligrad.train import Online, Result, train
+
+LENGTH = 1000
+"""Steps of an episode."""
+CHUNK = 20_000
+TENTHS = 10
+
+_dice = np.random.default_rng(0)
+# A mean far from zero, small numbers, and ordinary ones.
+OBSERVATIONS = (_dice.normal(size=(LENGTH + 1, 3)) * [0.5, 1e-3, 1.0] + [1000.0, 0.0, 0.3]).astype(
+    np.float32
+)
+REWARDS = (_dice.normal(size=LENGTH) + 0.5).astype(np.float32)
+
+
+class Cycle(Environment):
+    """Goes through the tables, whatever is done."""
+
+    name = "Cycle"
+    observation_space = Box(-np.inf, np.inf, (3,))
+    action_space = Discrete(2)
+
+    def reset(self, key: Any, params: Any) -> tuple[Any, Any]:
+        return jnp.int32(0), jnp.asarray(OBSERVATIONS)[0]
+
+    def step(self, key: Any, state: Any, action: Any, params: Any) -> Step:
+        return Step(
+            state=state + 1,
+            observation=jnp.asarray(OBSERVATIONS)[state + 1],
+            reward=jnp.asarray(REWARDS)[state],
+            terminated=state + 1 == LENGTH,
+            truncated=jnp.asarray(False),
+        )
+
+
+def small_agent(**settings: Any) -> QLambda:
+    """QRC(λ) with eight hidden units."""
+    network = from_equinox(
+        lambda key, sparsity: streaming_mlp(3, 2, hidden=(8,), sparsity=sparsity, key=key)
+    )
+    return QLambda(dataclasses.replace(PRESETS["qrc"], **settings), network)
+
+
+@dataclasses.dataclass(frozen=True)
+class Life:
+    """What was seen of a process over its life."""
+
+    steps: int
+    seconds: float
+    resident: list[float]
+    """Megabytes at the end of each tenth."""
+    worst_statistic: float
+    """The largest relative error of a mean or a variance that normalisation goes by."""
+
+    @property
+    def growth(self) -> float:
+        """Megabytes gained between the first tenth and the last."""
+        return max(self.resident[1:]) - self.resident[0]
+
+
+def exact_statistics(episodes: int, gamma: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Means and population variances after whole episodes, in double precision."""
+    seen = OBSERVATIONS.astype(np.float64)
+    weights = np.full(LENGTH + 1, float(episodes))
+    weights[0] += 1  # that of the episode just begun
+    traces, carried = [], 0.0
+    for _ in range(2):  # the first episode begins with nothing, all others alike
+        for step, reward in enumerate(REWARDS.astype(np.float64)):
+            carried = (0.0 if step == LENGTH - 1 else gamma * carried) + reward
+            traces.append(carried)
+    trace_weights = np.repeat([1.0, episodes - 1.0], LENGTH)
+    return {
+        "observations": _weighted(seen, weights),
+        "rewards": _weighted(np.array(traces), trace_weights),
+    }
+
+
+def _weighted(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    mean = np.average(values, axis=0, weights=weights)
+    return mean, np.average(np.square(values - mean), axis=0, weights=weights)
+
+
+def worst_error(perception: Any, episodes: int, gamma: float) -> float:
+    """Of all means, as shares of a deviation, and of all variances, as shares of themselves."""
+    errors = []
+    ours = {"observations": perception.observations, "rewards": perception.rewards.stats}
+    for name, (mean, variance) in exact_statistics(episodes, gamma).items():
+        stats = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), ours[name])
+        errors.append(np.abs(stats.mean + stats.mean_rest - mean) / np.sqrt(variance))
+        found = stats.population_variance + stats.population_variance_rest
+        errors.append(np.abs(found / variance - 1.0))
+    return float(max(np.max(error) for error in errors))
+
+
+def resident(process: int | str = "self") -> float:
+    """Megabytes of a process that are in memory now."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+def train_and_judge(steps: int, folder: Path) -> float:
+    """All of the training, in this process; returns the worst error of its statistics."""
+    agent = small_agent(exploration_steps=0.2 * steps)
+    result: Result = train(
+        agent, Cycle(), steps=steps, out=folder, chunk=CHUNK, checkpoint_every=steps // TENTHS
+    )
+    state = jax.tree.map(lambda leaf: np.asarray(leaf)[0], result.state.agent)
+    for leaf in jax.tree.leaves(state):
+        assert np.isfinite(leaf).all(), "a number of the agent is none"
+    assert result.summary["diverged"] == 0
+    return worst_error(state.perception, steps // LENGTH, float(agent.config.gamma))
+
+
+def _small_pages() -> None:
+    """Has the kernel give this process no huge pages."""
+    no_huge_pages = 41  # PR_SET_THP_DISABLE
+    if ctypes.CDLL(None).prctl(no_huge_pages, 1, 0, 0, 0) != 0:
+        raise OSError("prctl(PR_SET_THP_DISABLE) was refused")
+
+
+def _start(*arguments: str) -> subprocess.Popen[str]:
+    """This program with other arguments, in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.soak", *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=_small_pages,
+    )
+
+
+def watch_training(steps: int, tell: Callable[[str], None] = print) -> Life:
+    """Trains in another process, and reads its folder at every tenth."""
+    if steps % (TENTHS * CHUNK):
+        raise ValueError(f"steps is {steps}; a multiple of {TENTHS * CHUNK} is accepted")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "run"
+        began = time.monotonic()
+        child = _start("--train", str(folder), "--steps", str(steps))
+        memory: list[float] = []
+        while len(memory) < TENTHS:
+            due = (len(memory) + 1) * (steps // TENTHS)
+            while not (folder / f"checkpoint-{due:012}.npz").exists():
+                if child.poll() is not None:
+                    raise RuntimeError(f"training ended before step {due:,}")
+                time.sleep(0.05)
+            memory.append(resident(child.pid))
+            episodes = _readable(folder, due)
+            tell(f"{due:>12,} steps {memory[-1]:8.1f} MB resident {episodes:>9,} episodes read")
+        told, _ = child.communicate()
+        if child.returncode:
+            raise RuntimeError(f"training ended with exit code {child.returncode}")
+        return Life(steps, time.monotonic() - began, memory, float(told))
+
+
+def _readable(folder: Path, step: int) -> int:
+    """Reads a run that is under way, every warning an error; returns its episodes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (reached,) = load_runs(folder)["step"]
+        episodes = load_episodes(folder)
+    assert reached >= step
+    assert len(episodes) >= step // LENGTH
+    # All episodes pay the same: what is read is what was paid.
+    paid = REWARDS.astype(np.float64).sum()
+    np.testing.assert_allclose(episodes["return"], paid, rtol=1e-4)
+    assert (np.diff(episodes["step"]) == LENGTH).all()
+    return len(episodes)
+
+
+def life_of_the_world() -> Iterator[tuple[np.ndarray, float, bool]]:
+    """What is observed, call by call: an episode is its first observation and its steps."""
+    while True:
+        yield OBSERVATIONS[0], 0.0, False
+        for step in range(LENGTH):
+            yield OBSERVATIONS[step + 1], float(REWARDS[step]), step + 1 == LENGTH
+
+
+def live_online(calls: int) -> None:
+    """An agent that is handed one observation after the other; prints what `watch_online` reads."""
+    episodes = calls // (LENGTH + 1)
+    online = Online(small_agent(exploration_steps=0.2 * calls), seed=0)
+    world = life_of_the_world()
+    for tenth in range(TENTHS):
+        for _ in range(tenth * calls // TENTHS, (tenth + 1) * calls // TENTHS):
+            observation, reward, ended = next(world)
+            online.observe(observation, reward, terminated=ended)
+        assert np.isfinite(online.td_error)
+        print(resident(), flush=True)
+    gamma = float(online.agent.config.gamma)
+    print(worst_error(online.state.perception, episodes, gamma))
+
+
+def watch_online(calls: int, tell: Callable[[str], None] = print) -> Life:
+    """The same in another process: whole episodes, and the first observation of one more."""
+    calls = calls // (LENGTH + 1) * (LENGTH + 1) + 1
+    began = time.monotonic()
+    child = _start("--online", "--calls", str(calls))
+    assert child.stdout is not None
+    memory: list[float] = []
+    for tenth in range(1, TENTHS + 1):
+        memory.append(float(child.stdout.readline()))
+        tell(f"{tenth * calls // TENTHS:>12,} calls {memory[-1]:8.1f} MB resident")
+    told, _ = child.communicate()
+    if child.returncode:
+        raise RuntimeError(f"the agent's life ended with exit code {child.returncode}")
+    return Life(calls, time.monotonic() - began, memory, float(told))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=float, default=2e7)
+    parser.add_argument("--calls", type=float, default=1e6)
+    parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--online", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    steps, calls = int(given.steps), int(given.calls)
+    if given.train is not None:
+        return print(train_and_judge(steps, given.train))
+    if given.online:
+        return live_online(calls)
+    for watch, number in ((watch_training, steps), (watch_online, calls)):
+        life = watch(number)
+        print(
+            f"{life.steps:,} in {life.seconds:.0f} s; memory grew by {life.growth:.1f} MB from the "
+            f"first tenth on; statistics within {life.worst_statistic:.1e} of the exact ones\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

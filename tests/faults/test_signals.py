@@ -1,0 +1,85 @@
+"""Processes that are killed, terminated or interrupted go on, later, as if nothing had been."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from tests.faults.engines import (
+    ENGINES,
+    assert_readable,
+    assert_same,
+    ended,
+    stopped,
+    wait_for_checkpoints,
+)
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_killed_at_random_moments(programs, undisturbed, tmp_path, name):
+    """Once before anything is saved, or soon after, and then again and again."""
+    dice, run = random.Random(name), tmp_path / "run"
+    begin, go_on = ENGINES[name].arguments(run), ["train", "--resume", str(run)]
+    for kill in range(4):
+        process = programs.start(go_on if (run / "config.json").exists() else begin)
+        if kill:
+            wait_for_checkpoints(run, process)
+            time.sleep(dice.uniform(0.0, 0.1))
+        else:
+            time.sleep(dice.uniform(0.0, 5.0))
+        process.kill()
+        assert ended(process)[0] == -signal.SIGKILL
+        assert_readable(run)
+    programs.resume(run)
+    assert_same(run, undisturbed(name))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("name", ENGINES)
+def test_stopped(programs, undisturbed, tmp_path, name, number):
+    run = tmp_path / "run"
+    told = stopped(programs, ENGINES[name], run, number)
+    assert f"eligrad train --resume {run}" in told
+    assert_readable(run)
+    programs.resume(run)
+    assert_same(run, undisturbed(name))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("early", [True, False])
+def test_a_signal_to_all_processes_of_a_run(programs, undisturbed, tmp_path, number, early):
+    """As a terminal's Ctrl-C and a scheduler do it; also while the second process is starting."""
+    engine, run = ENGINES["host"], tmp_path / "run"
+    command = [*engine.arguments(run)[:-1], "--processes=2"]
+    process = programs.start(command, start_new_session=True)
+    if early:
+        while not children(process.pid):
+            assert process.poll() is None
+            time.sleep(0.005)
+        # The second process is there, but the first may not have got to noting signals.
+        while not (run / "config.json").exists():
+            assert process.poll() is None
+            time.sleep(0.005)
+    else:
+        wait_for_checkpoints(run, process, 2)
+    os.killpg(process.pid, number)
+    code, told, errors = ended(process)
+    assert code == 128 + number, errors
+    assert "to go on" in told
+    programs.resume(run)
+    assert_same(run, undisturbed("host"))
+
+
+def children(process: int) -> list[str]:
+    """Processes that a process has started, as Linux tells them."""
+    try:
+        with open(f"/proc/{process}/task/{process}/children") as file:
+            return file.read().split()
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,104 @@
+"""Worlds that fail, memory that runs out, clocks that jump: said in a line, and nothing is lost."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import termios
+import threading
+
+import pytest
+
+from eligrad.train.folder import RunFolder
+from tests.faults.engines import ENGINES, assert_readable, assert_same, ended
+
+pytestmark = pytest.mark.faults
+
+NUMBERS = {
+    "reward": r"'\S+' gave a reward \(nan\) that is not finite, to seed 0 at step {step:,}",
+    "observation": r"'\S+' gave an observation that is not finite, to seed 0 at step {step:,}",
+}
+SAID = {
+    "stream": {
+        "raises": r"the program failed in steps .* of 'Fault/Jax-v0': OSError: the joint is jammed",
+        "memory": r"out of memory in steps .* of 'Fault/Jax-v0'; fewer seeds",
+    },
+    "host": {
+        "raises": r"'HostWorld' raised at step {step:,}: OSError\('the joint is jammed'\)",
+        "memory": r"'HostWorld' raised at step {step:,}: .*MemoryError\(.*8\.00 PiB",
+    },
+}
+SAID |= {"rollout": SAID["stream"], "host-rollout": SAID["host"]}
+
+
+@pytest.mark.parametrize("fault", ["raises", "memory", "reward", "observation"])
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_fault_in_the_middle(programs, undisturbed, tmp_path, name, fault):
+    engine, run = ENGINES[name], tmp_path / "run"
+    code, _, errors = programs.finish(engine.arguments(run), FAULT=fault, FAULT_AT=engine.fault_at)
+    assert code == 2, errors
+    message = (NUMBERS | SAID[name])[fault].format(step=engine.fault_at)
+    assert re.search(f"^eligrad train: {message}", errors, re.M), errors
+    assert f"eligrad train --resume {run}" in errors
+    assert_readable(run)
+    # Everything up to the last checkpoint before the fault is there.
+    every = 2 * engine.chunk
+    saved = [int(path.stem[-12:]) for path in RunFolder(run).checkpoints()]
+    assert saved[-1] == (engine.fault_at - 1) // every * every
+    programs.resume(run)
+    assert_same(run, undisturbed(name))
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_the_clock_jumps_by_a_day(programs, undisturbed, tmp_path, name):
+    """With a progress bar on a terminal, whose numbers stay sensible."""
+    run = tmp_path / "run"
+    terminal, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 160, 0, 0))
+    process = programs.start(ENGINES[name].arguments(run), CLOCK="jumps", stderr=theirs)
+    os.close(theirs)
+    shown: list[bytes] = []
+    reader = threading.Thread(target=read_all, args=(terminal, shown))
+    reader.start()
+    told, _ = process.communicate()
+    reader.join()
+    bars = b"".join(shown).decode()
+    assert process.returncode == 0, bars
+    assert_same(run, undisturbed(name))
+    assert re.search(r"100%\|.*\[(\d\d:)?\d\d:\d\d<00:00, +[\d.]+k?step/s", bars), bars
+    # A day has 24 hours: none of these was spent here, before or after.
+    times = re.findall(r"\[[^\]]*step", bars)
+    assert times
+    assert not [each for each in times if re.search(r"\d:\d\d:\d\d|[<\[ ]-|day", each)]
+    summary = RunFolder(run).summary
+    assert 0 < summary["seconds"] < 3600
+    assert summary["steps_per_second"] > 0
+    assert re.search(r"^[\d,]+ steps/s", told, re.M)
+
+
+def read_all(terminal: int, shown: list[bytes]) -> None:
+    """All that is written to a terminal, until its other end is closed."""
+    try:
+        while text := os.read(terminal, 4096):
+            shown.append(text)
+    except OSError:  # which is how a terminal ends
+        pass
+    finally:
+        os.close(terminal)
+
+
+def test_nothing_is_left_running(programs, tmp_path):
+    """A fault in one of two processes ends both."""
+    engine, run = ENGINES["host"], tmp_path / "run"
+    command = [*engine.arguments(run)[:-1], "--processes=2"]
+    process = programs.start(
+        command, start_new_session=True, FAULT="raises", FAULT_AT=engine.fault_at
+    )
+    code, _, errors = ended(process)
+    assert code == 2
+    assert "the joint is jammed" in errors
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
