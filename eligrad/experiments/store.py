@@ -88,7 +88,7 @@ def _load(path: str | Path, name: str) -> pd.DataFrame:
     about = pd.DataFrame([{"run": record.run, **_about(record)} for record in kept])
     if not rows:
         return about
-    joined = pa.concat_tables(rows)
+    joined = concatenate(rows)
     # Categories: a name is stored once, not once for each of millions of episodes.
     repeats = [len(each) for each in rows]
     columns = {}
