@@ -58,7 +58,10 @@ def write(
     """Writes leaves that are arrays already, by name; `dtypes` are what they were before that."""
     about = {"format": FORMAT, "header": header, "leaves": dtypes}
     with replacing(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(_HEADER, json.dumps(about, ensure_ascii=False, allow_nan=False))
+        text = json.dumps(about, ensure_ascii=False, allow_nan=False)
+        # Not `writestr`, which would write the hour: the same content is the same file.
+        with archive.open(_HEADER, "w") as member:
+            member.write(text.encode())
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)

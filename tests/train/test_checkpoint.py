@@ -56,6 +56,13 @@ def test_round_trip(tmp_path):
     np.testing.assert_array_equal(np.load(path)["w/a"], state(0).w["a"])
 
 
+def test_the_same_content_is_the_same_file(tmp_path, monkeypatch):
+    for name, hour in (("a", 1e9), ("b", 1.1e9)):
+        monkeypatch.setattr("time.time", lambda hour=hour: hour)
+        checkpoint.save(tmp_path / name, state(), {"step": 7})
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
 @pytest.mark.parametrize("there", [b"", b"\x00 any \xff bytes \x00"])
 @pytest.mark.parametrize("here", [b"", b"of another length"])
 def test_bytes_have_any_length(tmp_path, there, here):
