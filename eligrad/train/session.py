@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from jax.errors import JaxRuntimeError
 
 from eligrad.train import figure
 from eligrad.train import plan as planning
+from eligrad.train.checkpoint import DamagedCheckpointError
 from eligrad.train.engines import Engine
 from eligrad.train.faults import EnvironmentFault, chunk_failed
 from eligrad.train.folder import RunFolder
@@ -45,6 +47,15 @@ class Result:
 
 Callback = Callable[["Session"], bool | None]
 """Called after each chunk; training ends where it returns False."""
+
+
+@contextlib.contextmanager
+def refusing_simulators(path: Path) -> Iterator[None]:
+    """Names the file whose simulators, set within this context, make no sense."""
+    try:
+        yield
+    except ValueError as error:
+        raise DamagedCheckpointError(f"{path} is damaged: {error}") from error
 
 
 class Session:
@@ -112,7 +123,9 @@ class Session:
 
     def _restore(self, folder: RunFolder) -> None:
         begun = folder.config if (folder.path / "config.json").exists() else {"sessions": []}
-        self.step, self.engine.state = folder.restore(self.engine.state)
+        self.step, state = folder.restore(self.engine.state)
+        with refusing_simulators(folder.checkpoint_at(self.step)):
+            self.engine.state = state
         if self.step > self.plan.steps:
             raise ValueError(
                 f"steps is {self.plan.steps}, but {folder.path} is at step {self.step} already"

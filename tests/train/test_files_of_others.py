@@ -9,6 +9,7 @@ import pickle
 import sys
 import tracemalloc
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ import pytest
 import eligrad
 from eligrad._damaged import DamagedFileError, DamagedFileWarning
 from eligrad._files import sealed
+from eligrad.envs.gymnasium import GymnasiumEnvironment
 from eligrad.experiments import load_episodes, load_runs
 from eligrad.experiments.claims import what_is_wrong
 from eligrad.train import Online, checkpoint, resume
@@ -26,6 +28,8 @@ from eligrad.train.files import checksum, write_json
 from eligrad.train.folder import RunFolder
 from eligrad.train.npy import read_array
 from eligrad.train.saved import read_agent
+from eligrad.train.session import refusing_simulators
+from eligrad.train.simulators import Simulators
 from tests.train import tiny
 from tests.train.altered import PLAN, STEPS, state, tables, write_archive, write_run
 
@@ -158,6 +162,16 @@ def test_an_observation_that_claims_to_be_huge(tmp_path):
     )
     with pytest.raises(DamagedCheckpointError, match=r"a\.npz is damaged: .* shape \(10000"):
         Online.load(tmp_path / "a.npz", tiny.agent())
+
+
+@pytest.mark.parametrize("packed", [b"\1", (2**60).to_bytes(8, "little"), b"\1" + bytes(15)])
+def test_simulators_that_make_no_sense(packed):
+    copies = GymnasiumEnvironment("CartPole-v1").open(1)
+    with (
+        pytest.raises(DamagedCheckpointError, match=r"run/c\.npz is damaged: .*(packed|snapshot)"),
+        refusing_simulators(Path("run/c.npz")),
+    ):
+        Simulators(copies).restore(packed)
 
 
 @pytest.mark.parametrize("outside", ["../precious.txt", "metrics/../../precious.txt", "/precious"])
