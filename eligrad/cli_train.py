@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+from jax.errors import JaxRuntimeError
 from tyro.constructors import PrimitiveConstructorSpec
 
 from eligrad._number import Number
@@ -184,7 +185,9 @@ def _parse_resume(arguments: list[str], run: Path) -> Train:
     return command
 
 
-_FAULTS = (EnvironmentFault, Diverged, WorkerDied, OutOfMemory, OSError)
+_FAULTS = (
+    EnvironmentFault, Diverged, WorkerDied, OutOfMemory, OSError, MemoryError, JaxRuntimeError,
+)  # fmt: skip
 _FREE_ON_RESUMING = {"steps", "processes", "resume", "sink", "progress", "cache", "debug"}
 
 

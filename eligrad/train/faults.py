@@ -29,6 +29,8 @@ def step_failed(
             f"{env.name!r} at step {step:,}: it has diverged (a smaller actor_step_size, or a "
             "max_gradient_norm, may keep it from that)"
         )
+    if isinstance(error, MemoryError):
+        return _out_of_memory(error, f"at step {step:,} of {env.name!r}")
     return EnvironmentFault(f"{env.name!r} raised at step {step:,}: {error!r}")
 
 
@@ -36,9 +38,13 @@ def chunk_failed(error: Exception, env_name: str, steps: tuple[int, int]) -> Run
     """The error to raise where the program for these steps, first and last, ended with `error`."""
     where = f"in steps {steps[0]:,} to {steps[1]:,} of {env_name!r}"
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
-        return OutOfMemory(
-            f"out of memory {where}; fewer seeds, or smaller networks, need less ({error})"
-        )
+        return _out_of_memory(error, where)
     # A callback of the environment, most likely: its own error ends the account of XLA's.
     *_, told = str(error).strip().splitlines() or [repr(error)]
     return EnvironmentFault(f"the program failed {where}: {told}")
+
+
+def _out_of_memory(error: Exception, where: str) -> OutOfMemory:
+    return OutOfMemory(
+        f"out of memory {where}; fewer seeds, or smaller networks, need less ({error})"
+    )

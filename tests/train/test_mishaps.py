@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import itertools
+import os
 import signal
 import subprocess
 import sys
 import time
 
 import gymnasium
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -151,21 +154,30 @@ def test_children_do_not_hear(number):
     assert number not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
-def test_what_the_command_line_says_of_a_fault(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "fault",
+    [
+        EnvironmentFault("the joint is jammed"),
+        MemoryError("Unable to allocate 8.00 PiB"),
+        jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 byte."),
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+    ],
+)
+def test_what_the_command_line_says_of_a_fault(tmp_path, monkeypatch, capsys, fault):
     """One line, and how to go on."""
     run = tmp_path / "run"
 
     def failing(*arguments, **options):
         run.mkdir()
         (run / "config.json").touch()
-        raise EnvironmentFault("the joint is jammed")
+        raise fault
 
     monkeypatch.setattr(cli_train, "train", failing)
     monkeypatch.setattr(cli_train, "device_for_each_run", lambda runs: None)
     options = ["--no-cache", "--out", str(run)]
     assert cli_train.main(["qrc", "my_world:World-v0", *options]) == 2
     first, then, command = capsys.readouterr().err.splitlines()
-    assert first == "eligrad train: the joint is jammed"
+    assert first == f"eligrad train: {fault}"
     assert "to go on" in then
     # A file may not have a module imported; a command may.
     assert command.startswith("  python -c 'import my_world; from eligrad.cli import main; main()'")
