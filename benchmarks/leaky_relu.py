@@ -1,0 +1,69 @@
+"""Does it matter which slope the leaky ReLU has at exactly 0? JAX says 1, PyTorch 0.01.
+
+    python -m benchmarks.leaky_relu --slope 1
+    python -m benchmarks.leaky_relu --slope 0.01
+
+The first observation is normalised to zeros and biases begin at 0, so that the very first
+update goes through that point in every unit. Writes `results/leaky_relu/slope-….json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from eligrad.train import train
+from eligrad.train.files import write_json
+from eligrad.train.provenance import provenance
+
+GAMES = ("Breakout", "Freeway", "Seaquest", "Asterix", "SpaceInvaders")
+AGENTS = ("q-lambda", "qrc")
+STEPS, LAST = 200_000, 20_000
+
+
+def leaky_relu_of_pytorch(x: jax.Array, negative_slope: float = 0.01) -> jax.Array:
+    """The same function, whose derivative at 0 is that from the left."""
+    return jnp.where(x > 0, x, negative_slope * x)
+
+
+def play(agent: str, game: str, seeds: int) -> dict[str, Any]:
+    result = train(agent, f"MinAtar/{game}-v1", steps=STEPS, seeds=seeds)
+    episodes = result.episodes.to_pandas()
+    late = episodes[episodes["step"] > STEPS - LAST].groupby("seed")["return"].mean()
+    returns = late.reindex(range(seeds)).to_numpy()
+    return {
+        "game": game,
+        "agent": agent,
+        "mean": float(np.nanmean(returns)),
+        "standard_error": float(np.nanstd(returns, ddof=1) / np.sqrt(seeds)),
+        "diverged": result.summary["diverged"],
+        "returns": returns.tolist(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--slope", type=float, choices=(1.0, 0.01), required=True)
+    parser.add_argument("--seeds", type=int, default=12)
+    parser.add_argument("--out", type=Path, default=Path("results/leaky_relu"))
+    arguments = parser.parse_args()
+    if arguments.slope != 1.0:
+        jax.nn.leaky_relu = leaky_relu_of_pytorch
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for game in GAMES:
+        for agent in AGENTS:
+            rows.append(play(agent, game, arguments.seeds))
+            told = {name: value for name, value in rows[-1].items() if name != "returns"}
+            print(told, flush=True)
+            path = arguments.out / f"slope-{arguments.slope}.json"
+            write_json(path, {"runs": rows, "made_by": provenance()})
+
+
+if __name__ == "__main__":
+    main()
