@@ -12,6 +12,7 @@ FLOORS = {
     "_number": 0,
     "_damaged": 0,
     "_files": 0,
+    "_machine": 0,
     "nets": 1,
     "optim": 1,
     "normalize": 1,

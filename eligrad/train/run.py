@@ -12,6 +12,7 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
+from eligrad._machine import cores
 from eligrad.agents import PRESETS, ActorCritic, QLambda, QLambdaConfig
 from eligrad.envs import HostEnvironment
 from eligrad.rules import _checks as check
@@ -20,7 +21,6 @@ from eligrad.train.crew import Crew
 from eligrad.train.engines import Engine, make_engine
 from eligrad.train.folder import RunFolder
 from eligrad.train.plan import Agent, Plan, World
-from eligrad.train.platform import cores
 from eligrad.train.session import Callback, Result, Session
 from eligrad.train.sinks import check_sinks
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import operator
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
@@ -13,6 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Shaped
 
+from eligrad._machine import cores
 from eligrad.envs.gymnasium.encoding import NotData
 from eligrad.envs.gymnasium.loop import Loop
 from eligrad.envs.gymnasium.recipe import Recipe
@@ -138,6 +138,5 @@ def _build_loop(recipe: Recipe, observation_space: Space, action_space: Space, c
 
 def _shares(num_copies: int) -> list[int]:
     """The copies divided among as many workers as this process has cores."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    members = min(num_copies, cores or 1)
+    members = min(num_copies, cores())
     return [len(range(first, num_copies, members)) for first in range(members)]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import json
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import IO
 
+from eligrad._machine import cores
 from eligrad.experiments.claims import Store
 from eligrad.experiments.worker import Outcome, Task
 
@@ -119,8 +119,7 @@ def _plugin_packages() -> bool:
 
 def cores_and_memory() -> int:
     """As many workers as there are cores for, and memory."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(cores or 1, int(available_memory() // MEMORY_EACH)))
+    return max(1, min(cores(), int(available_memory() // MEMORY_EACH)))
 
 
 def available_memory() -> float:
