@@ -17,6 +17,24 @@ RUNS, JOBS, FAILURES = "runs", "jobs", "failures"
 """Folders of a store: of finished runs, of what is being trained, of what went wrong."""
 
 
+_NUMBER = int | float | None
+_PLAN = {
+    "agent": str | None, "settings": dict, "env": str | None, "max_episode_steps": int | None,
+    "env_params": dict, "seeds": list, "steps": int,
+}  # fmt: skip
+_SUMMARY = {
+    "steps": int, "finished": bool, "seeds": list, "seconds": _NUMBER, "steps_per_second": _NUMBER,
+}  # fmt: skip
+_OUTCOME = {
+    "return_last": _NUMBER, "return_all": _NUMBER, "return_area": _NUMBER,
+    "diverged_step": int | None,
+}  # fmt: skip
+_DAMAGE = (
+    OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError,
+    RecursionError,
+)  # fmt: skip
+
+
 @dataclasses.dataclass(frozen=True)
 class Record:
     """One run: a configuration and a seed, and how far it came."""
@@ -46,17 +64,21 @@ def scan(path: str | Path) -> list[Record]:
     if not path.is_dir():
         raise FileNotFoundError(f"there is no folder {path}")
     records: list[Record] = []
-    for folder in _run_folders(path):
+    for folder in _run_folders(path, set()):
         try:
             records.extend(read_folder(folder, path))
-        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        except _DAMAGE as error:
             warnings.warn(
                 f"{folder} is damaged and left out: {error!r}", DamagedFileWarning, stacklevel=2
             )
     return records
 
 
-def _run_folders(path: Path) -> Iterator[Path]:
+def _run_folders(path: Path, seen: set[str]) -> Iterator[Path]:
+    # Links may lead to another disk, and in a circle.
+    if (real := os.path.realpath(path)) in seen:
+        return
+    seen.add(real)
     if (path / "config.json").is_file():
         yield path
         return
@@ -64,15 +86,18 @@ def _run_folders(path: Path) -> Iterator[Path]:
         below = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=True))
     for name in below:
         if not name.startswith(".") and name not in (JOBS, FAILURES) and ".damaged" not in name:
-            yield from _run_folders(path / name)
+            yield from _run_folders(path / name, seen)
 
 
 def read_folder(folder: Path, base: Path) -> list[Record]:
     """The runs of one run folder; `base` is what their names are relative to."""
     config = read_config(folder)
     plan = config["plan"]
+    _expect(plan, _PLAN)
+    _expect(dict(enumerate(plan["seeds"])), dict.fromkeys(range(len(plan["seeds"])), int))
     try:
         summary = read_json(folder / "summary.json")
+        _expect(summary, _SUMMARY)
     except FileNotFoundError:
         summary = None
     step = _step_reached(folder) if summary is None else summary["steps"]
@@ -96,7 +121,16 @@ def read_folder(folder: Path, base: Path) -> list[Record]:
 
 def _summary_of(summary: dict[str, Any], index: int) -> dict[str, Any]:
     shared = {name: summary[name] for name in ("seconds", "steps_per_second")}
-    return shared | summary["seeds"][index]
+    own = summary["seeds"][index]
+    _expect(own, {name: kinds for name, kinds in _OUTCOME.items() if name in own})
+    return shared | own
+
+
+def _expect(content: dict[Any, Any], kinds: dict[Any, Any]) -> None:
+    """Refuses values that are no such things: whoever reads runs counts on them."""
+    for name, kind in kinds.items():
+        if not isinstance(content[name], kind):
+            raise ValueError(f"{name} is {content[name]!r:.80}")
 
 
 def _step_reached(folder: Path) -> int:

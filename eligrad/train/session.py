@@ -91,23 +91,21 @@ class Session:
 
     def run(self) -> Result:
         """Trains to the end of the plan, or until a signal or a callback says so."""
-        if self.folder is not None and not self.restored:
-            self._restore(self.folder)
-        self.restored = True
-        with (
-            Interruption() as interruption,
-            Progress(
-                self.title, self.engine.count, self.plan.steps, self.step, self.show_progress
-            ) as bar,
-        ):
-            wanted = True
-            while wanted and self.step < self.plan.steps and interruption.signal_number is None:
-                self._advance(bar)
-                if self.step % self.plan.checkpoint_every == 0:
-                    self._save()
-                wanted = not [True for callback in self.callbacks if callback(self) is False]
-            self._save()
-            result = self._conclude()
+        # From before the first file is written: a signal never leaves a run unsaid.
+        with Interruption() as interruption:
+            if self.folder is not None and not self.restored:
+                self._restore(self.folder)
+            self.restored = True
+            runs, steps = self.engine.count, self.plan.steps
+            with Progress(self.title, runs, steps, self.step, self.show_progress) as bar:
+                wanted = True
+                while wanted and self.step < steps and interruption.signal_number is None:
+                    self._advance(bar)
+                    if self.step % self.plan.checkpoint_every == 0:
+                        self._save()
+                    wanted = not [True for callback in self.callbacks if callback(self) is False]
+                self._save()
+                result = self._conclude()
         if interruption.signal_number is not None and self.step < self.plan.steps:
             raise Interrupted(interruption.signal_number, self.step, result.folder)
         return result

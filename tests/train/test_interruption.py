@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from eligrad.train import Interrupted, resume, train
+from eligrad.train.folder import RunFolder
 from eligrad.train.interruption import Interruption
 from eligrad.train.progress import Progress
 from tests.train import tiny
@@ -42,6 +43,24 @@ def test_stopped_and_resumed(tmp_path, monkeypatch, capfd, number):
     assert resumed.episodes.equals(straight.episodes)
     assert tiny.timeless(resumed.chunks).equals(tiny.timeless(straight.chunks))
     assert resumed.summary["finished"]
+
+
+def test_a_signal_before_the_first_step(tmp_path, monkeypatch, capfd):
+    """While the first file is written: it is said, and the run can be begun again."""
+    write = RunFolder.write_config
+    with monkeypatch.context() as patch:
+
+        def signalled(folder, config):
+            write(folder, config)
+            signal.raise_signal(signal.SIGTERM)
+
+        patch.setattr(RunFolder, "write_config", signalled)
+        with pytest.raises(Interrupted, match="stopped at step 0 by SIGTERM; saved in"):
+            train(tiny.agent(), tiny.ENV, steps=200, out=tmp_path / "run", **OPTIONS)
+    assert "once more stops at once" in capfd.readouterr().err
+    resumed = resume(tmp_path / "run", agent=tiny.agent(), env=tiny.ENV)
+    straight = train(tiny.agent(), tiny.ENV, steps=200, **OPTIONS)
+    assert resumed.episodes.equals(straight.episodes)
 
 
 def test_the_second_signal_does_what_it_always_did():
