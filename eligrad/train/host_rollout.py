@@ -159,9 +159,21 @@ class HostRollouts(HostEngine):
         return _runs_first(numbers.reshape(self._time, self.count, self._envs))
 
     def _world(self, action: np.ndarray, time: int) -> HostTransition:
-        """What the environments answer; an error says in which step."""
+        """What the environments answer; an error says in which step.
+
+        A policy that has diverged gives actions that are no numbers, which simulators refuse. While
+        other runs are well it idles instead, and its run is known by its diagnostics.
+        """
         try:
-            return self._copies.step(action)
+            try:
+                return self._copies.step(action)
+            except ValueError:
+                lost = ~np.isfinite(action).reshape(self.count, -1).all(axis=1)
+                if not lost.any() or lost.all():
+                    raise
+                space: Any = self.env.action_space
+                idle = np.clip(np.nan_to_num(action, nan=0.0), space.low, space.high)
+                return self._copies.step(idle)
         except Exception as error:
             step = int(self._state.step[0]) + self._envs * (time + 1)
             raise step_failed(error, self.env, action, step) from error

@@ -119,9 +119,12 @@ def test_actions_that_are_no_numbers(tmp_path):
     assert read_header(saved[-1])["step"] >= 32
 
 
-def test_a_diverging_run_leaves_its_neighbours_alone():
+@pytest.mark.parametrize(
+    "make_env", [OffPolicy, lambda: make("Pendulum-v1", max_episode_steps=9)], ids=["jax", "host"]
+)
+def test_a_diverging_run_leaves_its_neighbours_alone(make_env):
     """A policy that is no longer one shows in the summary, though its critic is well."""
-    env = OffPolicy()
+    env = make_env()
 
     def run(*sizes):
         agent = tiny.agent("ppo", env, actor_step_size=np.array(sizes))
