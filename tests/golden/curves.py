@@ -25,7 +25,7 @@ CLOCKS = {"seconds", "steps_per_second", "rollout_seconds", "update_seconds"}
 KEYS = {"run", "seed", "step", "diverged_step"}
 RTOL, ATOL = 3e-4, 3e-6
 """Between rounding and a change. Without most of XLA's optimisations, or with jax 0.10.0 in place
-of 0.10.2, numbers of these runs moved by less than 4e-5; with γ = 0.989 in place of 0.99 by 2e-3."""
+of 0.10.2, numbers of these runs moved by less than 4e-5; with γ = 0.989 for 0.99 by 2e-3."""
 
 
 class Run(NamedTuple):
