@@ -16,7 +16,7 @@ from jax.errors import JaxRuntimeError
 
 from eligrad.train import figure
 from eligrad.train import plan as planning
-from eligrad.train.checkpoint import DamagedCheckpointError
+from eligrad.train.checkpoint import CheckpointError
 from eligrad.train.engines import Engine
 from eligrad.train.faults import EnvironmentFault, chunk_failed
 from eligrad.train.folder import RunFolder
@@ -51,11 +51,11 @@ Callback = Callable[["Session"], bool | None]
 
 @contextlib.contextmanager
 def refusing_simulators(path: Path) -> Iterator[None]:
-    """Names the file whose simulators, set within this context, make no sense."""
+    """Names the file whose simulators, set within this context, are not those at hand."""
     try:
         yield
     except ValueError as error:
-        raise DamagedCheckpointError(f"{path} is damaged: {error}") from error
+        raise CheckpointError(f"{path} cannot be restored: {error}") from error
 
 
 class Session:
