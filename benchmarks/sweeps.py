@@ -6,7 +6,6 @@ python -m benchmarks.sweeps [--steps 20000] [--runs 1000]
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import statistics
 import subprocess
@@ -17,16 +16,19 @@ from pathlib import Path
 
 import jax
 
+from eligrad._files import read_json
 from eligrad.experiments.claims import Store
 from eligrad.experiments.jobs import make_jobs
 from eligrad.experiments.resolve import resolve
 from eligrad.experiments.spec import Spec, Sweep
 from eligrad.experiments.worker import Task, work
 from eligrad.train import train
+from eligrad.train.files import write_json
 
 GAME = "MinAtar/Breakout-v1"
 STEP_SIZES = [10.0**-exponent for exponent in (3, 3.5, 4, 4.5, 5, 5.5, 6, 6.5)]
 ROUNDS = 3
+FILES = ("config.json", "summary.json")
 
 
 class Watch:
@@ -76,12 +78,14 @@ def listing(runs: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"
         train("qrc", "Probe/OffPolicy-v0", steps=200, seeds=1, out=Path(folder) / "one")
-        config = json.loads((Path(folder) / "one" / "config.json").read_text())
+        config, summary = (read_json(Path(folder) / "one" / name) for name in FILES)
         for seed in range(runs):
             run = store / "runs" / f"run-s{seed}"
             shutil.copytree(Path(folder) / "one", run)
             config["plan"]["seeds"] = [seed]
-            (run / "config.json").write_text(json.dumps(config))
+            summary["seeds"][0]["seed"] = seed
+            for name, content in zip(FILES, (config, summary), strict=True):
+                write_json(run / name, content)
         command = [sys.executable, "-m", "eligrad", "runs", "ls", str(store)]
         times = []
         for _ in range(ROUNDS):
