@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.faults.engines import ENGINES, Programs
+from tests.faults.engines import CREW, ENGINES, Programs
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +18,8 @@ def undisturbed(programs, tmp_path_factory):
     def run_of(name):
         if name not in made:
             made[name] = tmp_path_factory.mktemp("undisturbed") / name
-            code, _, errors = programs.finish(ENGINES[name].arguments(made[name]))
+            engine = CREW if name == "crew" else ENGINES[name]
+            code, _, errors = programs.finish(engine.arguments(made[name]))
             assert code == 0, errors
         return made[name]
 

@@ -54,6 +54,8 @@ ENGINES = {
     "rollout": Engine("ppo", "Fault/Jax-v0", 2_560, 64, SMALL_ROLLOUTS),
     "host-rollout": Engine("ppo", "Fault/Host-v0", 2_560, 64, (*SMALL_ROLLOUTS, "--processes=1")),
 }
+CREW = Engine("qrc", "Fault/Host-v0", 2_000, 50, ("--processes=2",))
+"""The engine of simulators in two processes, each with one of the runs."""
 
 
 class Programs:
@@ -80,9 +82,10 @@ class Programs:
         """Exit code, standard output and errors of a process."""
         return ended(self.start(arguments, **options))
 
-    def resume(self, run: Path) -> str:
+    def resume(self, run: Path, *options: str) -> str:
         """Goes on with a run to its end; returns what it said on standard error."""
-        code, told, errors = self.finish(["train", "--resume", str(run), "--no-progress"])
+        go_on = ["train", "--resume", str(run), "--no-progress", *options]
+        code, told, errors = self.finish(go_on)
         assert code == 0, errors
         assert str(run / "curve.png") in told
         return errors

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from tests.faults.engines import (
+    CREW,
     ENGINES,
     assert_readable,
     assert_same,
@@ -55,9 +56,8 @@ def test_stopped(programs, undisturbed, tmp_path, name, number):
 @pytest.mark.parametrize("early", [True, False])
 def test_a_signal_to_all_processes_of_a_run(programs, undisturbed, tmp_path, number, early):
     """As a terminal's Ctrl-C and a scheduler do it; also while the second process is starting."""
-    engine, run = ENGINES["host"], tmp_path / "run"
-    command = [*engine.arguments(run)[:-1], "--processes=2"]
-    process = programs.start(command, start_new_session=True)
+    run = tmp_path / "run"
+    process = programs.start(CREW.arguments(run), start_new_session=True)
     if early:
         while not children(process.pid):
             assert process.poll() is None
@@ -72,8 +72,8 @@ def test_a_signal_to_all_processes_of_a_run(programs, undisturbed, tmp_path, num
     code, told, errors = ended(process)
     assert code == 128 + number, errors
     assert "to go on" in told
-    programs.resume(run)
-    assert_same(run, undisturbed("host"))
+    programs.resume(run, "--processes=2")
+    assert_same(run, undisturbed("crew"))
 
 
 def children(process: int) -> list[str]:

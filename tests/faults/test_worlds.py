@@ -14,7 +14,7 @@ import time
 import pytest
 
 from eligrad.train.folder import RunFolder
-from tests.faults.engines import ENGINES, assert_readable, assert_same, ended
+from tests.faults.engines import CREW, ENGINES, assert_readable, assert_same, ended
 
 pytestmark = pytest.mark.faults
 
@@ -93,10 +93,9 @@ def read_all(terminal: int, shown: list[bytes]) -> None:
 
 def test_nothing_is_left_running(programs, tmp_path):
     """A fault in one of two processes ends both."""
-    engine, run = ENGINES["host"], tmp_path / "run"
-    command = [*engine.arguments(run)[:-1], "--processes=2"]
+    command = CREW.arguments(tmp_path / "run")
     process = programs.start(
-        command, start_new_session=True, FAULT="raises", FAULT_AT=engine.fault_at
+        command, start_new_session=True, FAULT="raises", FAULT_AT=CREW.fault_at
     )
     code, _, errors = ended(process)
     assert code == 2

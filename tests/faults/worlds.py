@@ -63,7 +63,8 @@ class JaxWorld(Environment):
         place = place + 0.1 * (2 * action - 1) + 0.2 * jax.random.normal(key, ())
         age, observation, reward = age + 1, self._observe(place), 1.0 - jnp.square(place)
         if FAULT == "raises":
-            age = jax.pure_callback(_raise_at, jax.ShapeDtypeStruct((), jnp.int32), age)
+            same = jax.ShapeDtypeStruct((), jnp.int32)
+            age = jax.pure_callback(_raise_at, same, age, vmap_method="sequential")
         if FAULT == "reward":
             reward = jnp.where(age == FAULT_AT, jnp.nan, reward)
         if FAULT == "observation":
