@@ -72,15 +72,15 @@ class HostPerception:
         centred = self._row - self._mean[:, None]
         envs = centred.shape[1]
         self._samples += envs
-        if envs == 1:
-            step = centred[:, 0]
-        else:
-            step = centred.mean(axis=1)
-            self._squares += envs * centred.var(axis=1)
+        step = centred[:, 0] if envs == 1 else centred.mean(axis=1)
         moved = step * (envs / self._samples)
         self._mean += moved
-        self._squares += envs * (step - moved) * step
-        variance = self._squares / np.maximum(self._samples - 1.0, 1.0)
+        squares = (step - moved) * step
+        if envs > 1:
+            squares += centred.var(axis=1)
+            squares *= envs
+        self._squares += squares
+        variance = self._squares / (self._samples - 1.0)
         if self._young:
             variance[self._samples < 2.0] = 1.0
             self._young = bool((self._samples < 2.0).any())

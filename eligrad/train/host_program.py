@@ -104,7 +104,11 @@ class HostProgram:
 
 def _run(steps: Sequence[tuple[Operation, list[int], int]], slots: list[Any]) -> None:
     for operation, given, made in steps:
-        slots[made] = operation(*[slots[place] for place in given])
+        if len(given) == 2:  # nearly all have two, and a list for them would cost as much as they
+            one, other = given
+            slots[made] = operation(slots[one], slots[other])
+        else:
+            slots[made] = operation(*[slots[place] for place in given])
 
 
 def _dtype(atom: Any) -> np.dtype:
