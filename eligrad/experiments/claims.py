@@ -27,7 +27,7 @@ from eligrad._damaged import DamagedFileError, DamagedFileWarning
 from eligrad._files import inside, read_json
 from eligrad.experiments.configuration import Run
 from eligrad.experiments.jobs import Job
-from eligrad.experiments.records import FAILURES, JOBS, RUNS
+from eligrad.experiments.records import DAMAGE, FAILURES, JOBS, RUNS
 from eligrad.train.files import checksum, write_json
 from eligrad.train.folder import RunFolder
 
@@ -145,12 +145,14 @@ class Store:
             try:
                 job = Job.from_json(read_json(path))
                 if job.id != path.parent.name:
-                    raise ValueError(f"{path} is damaged: it is another job's")
+                    raise DamagedFileError(f"{path} is damaged: it is another job's")
                 found.append(job)
             except FileNotFoundError:
                 continue  # somebody delivered it meanwhile
-            except (ValueError, KeyError, TypeError) as error:
-                warnings.warn(f"{error}; the job is left out", DamagedFileWarning, stacklevel=2)
+            except DAMAGE as error:
+                named = isinstance(error, DamagedFileError)
+                wrong = str(error) if named else f"{path} is damaged: {error!r}"
+                warnings.warn(f"{wrong}; the job is left out", DamagedFileWarning, stacklevel=2)
         return found
 
     def is_claimed(self, job: Job) -> bool:

@@ -29,10 +29,11 @@ _OUTCOME = {
     "return_last": _NUMBER, "return_all": _NUMBER, "return_area": _NUMBER,
     "diverged_step": int | None,
 }  # fmt: skip
-_DAMAGE = (
+DAMAGE = (
     OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError,
     RecursionError,
 )  # fmt: skip
+"""What comes of reading files that make no sense."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +68,7 @@ def scan(path: str | Path) -> list[Record]:
     for folder in _run_folders(path, set()):
         try:
             records.extend(read_folder(folder, path))
-        except _DAMAGE as error:
+        except DAMAGE as error:
             warnings.warn(
                 f"{folder} is damaged and left out: {error!r}", DamagedFileWarning, stacklevel=2
             )

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from eligrad._damaged import DamagedFileError, DamagedFileWarning
 from eligrad._files import read_json
 from eligrad.experiments import load_runs
+from eligrad.experiments.claims import Store
 from eligrad.train.plan import plan_in_file
-from tests.train.altered import KINDS, Altered, alterations, write_run
+from tests.train.altered import JOB, KINDS, Altered, alterations, write_run, write_store
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,3 +80,13 @@ def test_links_in_a_circle(tmp_path):
     for name in ("a", "b", "c"):
         (tmp_path / "runs" / name).symlink_to(tmp_path / "runs")
     assert list(load_runs(tmp_path / "runs")["run"]) == ["one#0", "one#1"]
+
+
+@pytest.mark.parametrize(
+    "content", ['[{"seed": 3}]', "[3]", '{"a": 1}', "3", "[]", '[{"seed": 1e999}]']
+)
+def test_jobs_that_make_no_sense(tmp_path, content):
+    job = write_store(tmp_path / "store") / "jobs" / JOB.id / "job.json"
+    job.write_text(content)
+    with pytest.warns(DamagedFileWarning, match=r"job\.json is damaged: .*; the job is left out"):
+        assert Store(tmp_path / "store").jobs() == []
