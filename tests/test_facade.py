@@ -77,6 +77,7 @@ def test_best_is_the_seed_with_the_highest_last_returns():
     assert returns[returns.seed == 1]["return"].mean() == 1.0
 
 
+@pytest.mark.nightly
 def test_evaluation_in_gymnasium_and_in_jax():
     for env in ("CartPole-v1", "Probe/Trace-v0"):
         agent = make("qrc", env, seeds=2).learn(50)

@@ -57,7 +57,8 @@ def plan_in_header(header: dict[str, Any], path: Path) -> Plan:
     """The plan in the header of a file that `save` wrote; others are refused."""
     if "plan" not in header or not isinstance(header.get("step"), int):
         raise CheckpointError(
-            f"{path} is a checkpoint of something else: only the save of an agent writes a plan"
+            f"{path} is a checkpoint, but not the save of an agent; such a file, or the folder of "
+            "a run, is accepted"
         )
     return planning.plan_in_file(header["plan"], path)
 

@@ -102,7 +102,8 @@ def essence(state) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "preset", ["qrc", pytest.param("sarsa-lambda", marks=pytest.mark.nightly), "stream-q"]
+    "preset",
+    ["qrc", *(pytest.param(p, marks=pytest.mark.nightly) for p in ("sarsa-lambda", "stream-q"))],
 )
 def test_three_engines_one_run(preset):
     agent, seeds = make_agent(preset), np.array([3, 4])

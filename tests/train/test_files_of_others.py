@@ -256,7 +256,7 @@ def test_a_run_of_a_later_eligrad(tmp_path):
         resume(run)
     with pytest.warns(DamagedFileWarning, match="is a run of format 3"):
         assert load_runs(run).empty
-    with pytest.raises(CheckpointError, match="is a checkpoint of something else"):
+    with pytest.raises(CheckpointError, match="is a checkpoint, but not the save of an agent"):
         eligrad.load(RunFolder(run).checkpoints()[-1])
 
 

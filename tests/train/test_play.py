@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from eligrad import normalize
+from eligrad._files import read_json
 from eligrad.envs import make
 from eligrad.envs.minatar.render import render
 from eligrad.train import archive, prepare, train
@@ -155,11 +156,11 @@ def test_errors_are_for_people(tmp_path, breakout):
         read_agent(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match=r"is no run: it has no config\.json"):
         read_agent(tmp_path)
-    with pytest.raises(ValueError, match="neither a run folder nor a file"):
+    with pytest.raises(ValueError, match="not the save of an agent; such a file, or the folder"):
         read_agent(next((base / "run").glob("checkpoint-*.npz")))
     with pytest.raises(ValueError, match="max_steps is 0"):
         record_episode(base / "run", max_steps=0)
-    config = json.loads((base / "run" / "config.json").read_text())
+    config = read_json(base / "run" / "config.json")
     config["plan"]["agent"] = None
     (tmp_path / "config.json").write_text(json.dumps(config))
     checkpoint = next((base / "run").glob("checkpoint-*.npz"))

@@ -139,7 +139,7 @@ def test_probes_are_solved(preset, rule):
     assert not failed
 
 
-@pytest.mark.parametrize(("preset", "rule"), AGENTS)
+@pytest.mark.parametrize(("preset", "rule"), [AGENTS[0], nightly(*AGENTS[1]), *AGENTS[2:]])
 def test_who_takes_a_cut_for_an_end_fails(preset, rule):
     lie = "Truncation, told as an end"
     assert not solved(lie, learned(preset, rule)[lie]).any()
