@@ -1,7 +1,7 @@
 """One engine in several processes, each with a share of the runs.
 
 Simulators outside JAX keep one core busy; a crew keeps all of them busy. A run is the same in
-whichever process: bit for bit if its agent learns from rollouts, and but for rounding if it streams,
+whichever process: bit for bit if its agent learns from rollouts, but for rounding if it streams,
 since its sums depend on how many runs a process takes at once. The agent and the environment must
 have names, for each process makes its own.
 """
