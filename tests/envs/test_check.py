@@ -2,7 +2,6 @@
 
 import functools
 import pickle
-import random
 from typing import NamedTuple
 
 import gymnasium as gym
@@ -14,65 +13,14 @@ import pytest
 from eligrad import envs
 from eligrad.envs import list_envs
 from eligrad.envs.check import InvalidEnvironmentError, check_env
-from eligrad.envs.check_behaviour import Attributes, random_action
-from eligrad.envs.core import Environment, Step
+from eligrad.envs.check_behaviour import random_action
+from eligrad.envs.core import Environment
 from eligrad.envs.probes_gymnasium import make_probe
 from eligrad.envs.spaces import Box, Discrete
 from eligrad.envs.wrappers import TimeLimit
+from tests.envs.sound import FALSE, Counted, Place, Sound, changed, moving, problem_of, problems_of
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
-
-FALSE = np.asarray(False)
-
-
-class Place(NamedTuple):
-    x: jax.Array
-    steps: jax.Array
-
-
-class Sound(Environment[Place]):
-    """A noisy walk on [-1, 1] that ends at the right. Every broken one below changes one thing."""
-
-    name = "Walk-v0"
-    observation_space = Box(-1.0, 1.0, (1,))
-    action_space = Discrete(2)
-
-    def default_params(self):
-        return {"noise": 0.1, "goal": 0.9}
-
-    def reset(self, key, params):
-        x = jax.random.uniform(key, (), minval=-0.5, maxval=0.0)
-        return Place(x, jnp.zeros((), jnp.int32)), self.observe(x)
-
-    def observe(self, x):
-        return x[None]
-
-    def move(self, key, state, action, params):
-        shift = jnp.where(action == 1, 0.2, -0.1)
-        x = state.x + shift + params["noise"] * jax.random.uniform(key, minval=-1.0)
-        return Place(jnp.clip(x, -1.0, 1.0), state.steps + 1)
-
-    def step(self, key, state, action, params):
-        place = self.move(key, state, action, params)
-        return Step(
-            state=place,
-            observation=self.observe(place.x),
-            reward=-jnp.abs(place.x),
-            terminated=place.x > params["goal"],
-            truncated=place.steps >= 30,
-        )
-
-
-def problems_of(env, params=None):
-    with pytest.raises(InvalidEnvironmentError) as raised:
-        check_env(env, params)
-    return raised.value.problems
-
-
-def problem_of(env, params=None):
-    (problem,) = problems_of(env, params)
-    return problem
-
 
 # Sound ones.
 
@@ -91,17 +39,6 @@ class Controlled(Sound):
 
     def move(self, key, state, action, params):
         return super().move(key, state, (action.sum() > 0).astype(jnp.int32), params)
-
-
-class Counted(Sound):
-    action_space = Box(0, 1, (2,), np.int32)
-    observation_space = Discrete(21)
-
-    def observe(self, x):
-        return jnp.round((x + 1) * 10).astype(jnp.int32)
-
-    def move(self, key, state, action, params):
-        return super().move(key, state, action[0], params)
 
 
 class Keyed(NamedTuple):
@@ -230,17 +167,6 @@ def test_default_params_that_raise():
 # What reset, step and restart return.
 
 
-def changed(**replacements):
-    """`Sound`, with other values in its `Step`."""
-
-    class Changed(Sound):
-        def step(self, key, state, action, params):
-            stepped = super().step(key, state, action, params)
-            return stepped._replace(**{k: f(stepped) for k, f in replacements.items()})
-
-    return Changed()
-
-
 @pytest.mark.parametrize(
     ("field", "value", "expected"),
     [
@@ -332,11 +258,6 @@ def test_missing_methods():
 # What cannot be compiled.
 
 
-def moving(move):
-    """`Sound`, with another way of moving."""
-    return type("Moving", (Sound,), {"move": move})()
-
-
 def branch(self, key, state, action, params):
     if action == 1:
         return state
@@ -368,179 +289,3 @@ def test_python_on_arrays(move, hint):
     problem = problem_of(moving(move))
     assert problem.startswith("step(key, state, action, params) cannot be compiled: ")
     assert hint in problem
-
-
-# What shows when it is run.
-
-
-def test_observations_outside_their_space():
-    class Low(Sound):
-        def reset(self, key, params):
-            state, _ = super().reset(key, params)
-            return state, jnp.float32([-2.0])
-
-    class High(Sound):
-        def observe(self, x):
-            return jnp.where(x > 0.5, 3.0, x)[None]
-
-    assert "after reset was -2.0 at index (0,); observation_space allows -1.0 to 1.0" in problem_of(
-        Low()
-    )
-    assert "after random steps was 3.0 at index (0,)" in problem_of(High())
-
-
-def test_choices_outside_their_space():
-    class Wide(Counted):
-        observation_space = Discrete(5)
-
-    assert "observation_space allows 0 to 4" in problems_of(Wide())[0]
-
-
-def test_not_a_number():
-    class Root(Sound):
-        def observe(self, x):
-            return jnp.where(x < 0.3, x, jnp.log(-x))[None]
-
-    assert "was nan at index (0,)" in problem_of(Root())
-    infinite = changed(reward=lambda s: 1.0 / jnp.where(s.terminated, 0.0, 1.0))
-    assert "the reward was inf at step" in problem_of(infinite)
-
-
-class SelfResetting(Sound):
-    """Begins the next episode inside `step`, as some libraries' environments do."""
-
-    def keys(self, key):
-        return key, key
-
-    def step(self, key, state, action, params):
-        step_key, reset_key = self.keys(key)
-        s = super().step(step_key, state, action, params)
-        fresh = self.reset(reset_key, params)
-        state, observation = jax.tree.map(
-            lambda a, b: jnp.where(s.terminated | s.truncated, a, b),
-            fresh,
-            (s.state, s.observation),
-        )
-        return s._replace(state=state, observation=observation)
-
-
-class SelfResettingWithItsOwnKey(SelfResetting):
-    def keys(self, key):
-        step_key, reset_key = jax.random.split(key)
-        return step_key, reset_key
-
-
-class SelfResettingToOnePlace(SelfResetting):
-    def reset(self, key, params):
-        x = jnp.zeros(())
-        return Place(x, jnp.zeros((), jnp.int32)), self.observe(x)
-
-
-@pytest.mark.parametrize(
-    "kind", [SelfResetting, SelfResettingWithItsOwnKey, SelfResettingToOnePlace]
-)
-def test_steps_that_begin_the_next_episode(kind):
-    assert "begin the next episode by itself, and the final observation is lost" in problem_of(
-        kind()
-    )
-
-
-def test_randomness_of_python_and_numpy():
-    def python_noise(self, key, state, action, params):
-        return state._replace(x=state.x * random.random())
-
-    def numpy_noise(self, key, state, action, params):
-        return state._replace(x=state.x * np.random.default_rng().random())
-
-    for noise in (python_noise, numpy_noise):
-        problem = problem_of(moving(noise))
-        assert "step gives different results (the same function, compiled twice): " in problem
-        assert ".state.x is " in problem
-        assert "jax.random with the given key" in problem
-
-
-def test_randomness_in_reset():
-    class Unseeded(Sound):
-        def reset(self, key, params):
-            return super().reset(jax.random.key(random.randrange(10**6)), params)
-
-    assert problem_of(Unseeded()).startswith("reset gives different results (the same function")
-
-
-def test_callbacks_with_a_memory():
-    class Callback(Sound):
-        calls = [0]  # noqa: RUF012
-
-        def observe(self, x):
-            def count():
-                self.calls[0] += 1
-                return np.float32([self.calls[0] % 7 / 10])
-
-            return jax.pure_callback(count, jax.ShapeDtypeStruct((1,), jnp.float32))
-
-    assert "called twice with the same key)" in problem_of(Callback())
-
-
-def test_results_that_depend_on_compilation():
-    class Peeks(Sound):
-        def observe(self, x):
-            return jnp.zeros(1) if isinstance(x, jax.core.Tracer) else jnp.ones(1)
-
-    assert "compiled and not compiled)" in problem_of(Peeks())
-
-
-def test_counters_on_self():
-    class Counter(Sound):
-        calls = 0
-
-        def move(self, key, state, action, params):
-            self.calls += 1
-            return super().move(key, state, action, params)
-
-    problem = problem_of(Counter())
-    assert problem.startswith("self.calls changed while the environment was used")
-
-    inner = Counter()
-    around = Attributes(TimeLimit(inner, 5))
-    assert around.changes() == []
-    inner.calls += 1
-    (problem,) = around.changes()
-    assert problem.startswith("self.env changed")
-
-
-def test_lists_and_arrays_on_self():
-    class Memory(Sound):
-        def __init__(self):
-            self.log = []
-            self.visits = np.zeros(3)
-
-        def move(self, key, state, action, params):
-            self.log.append("moved")
-            self.visits[0] += 1
-            return super().move(key, state, action, params)
-
-    problems = problems_of(Memory())
-    assert [problem.partition(" ")[0] for problem in problems] == ["self.log", "self.visits"]
-
-
-def test_values_kept_between_calls():
-    class Keeps(Sound):
-        last = 0.0
-
-        def move(self, key, state, action, params):
-            place = super().move(key, state, action, params)._replace(x=state.x + self.last)
-            self.last = state.x
-            return place
-
-    problems = problems_of(Keeps())
-    assert any("UnexpectedTracerError" in p and "put it into the state" in p for p in problems)
-    assert any(p.startswith("self.last changed") for p in problems)
-
-
-def test_failures_under_vmap_alone():
-    class Callback(Sound):
-        def observe(self, x):
-            shape = jax.ShapeDtypeStruct((1,), jnp.float32)
-            return jax.pure_callback(lambda x: np.float32(x)[None], shape, x, vmap_method=None)
-
-    assert "jax.vmap" in problem_of(Callback())
