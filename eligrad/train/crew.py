@@ -1,9 +1,8 @@
 """One engine in several processes, each with a share of the runs.
 
-Simulators outside JAX keep one core busy; a crew keeps all of them busy. A run is the same in
-whichever process: bit for bit if its agent learns from rollouts, but for rounding if it streams,
-since its sums depend on how many runs a process takes at once. The agent and the environment must
-have names, for each process makes its own.
+Simulators outside JAX keep one core busy; a crew keeps all of them busy. A run is the same, bit for
+bit, whichever process it is in. The agent and the environment must have names, for each process
+makes its own.
 """
 
 from __future__ import annotations
@@ -157,7 +156,7 @@ def _work(pipe: Connection, plan: Plan, jax_settings: dict[str, Any]) -> None:
     while True:
         try:
             request, argument = pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):  # closed, or its other end was killed
             break
         try:
             if engine is None:
@@ -165,7 +164,10 @@ def _work(pipe: Connection, plan: Plan, jax_settings: dict[str, Any]) -> None:
             answer = _answer(engine, request, argument)
         except Exception as error:
             answer = error
-        pipe.send(answer)
+        try:
+            pipe.send(answer)
+        except OSError:
+            break
     if engine is not None:
         engine.close()
 

@@ -19,7 +19,7 @@ from eligrad.train.faults import step_failed
 from eligrad.train.metrics import Measured
 from eligrad.train.observe import Dispatch, KeyBlocks
 from eligrad.train.simulators import HostEngine, Simulators
-from eligrad.train.stream import StepRecord, measure_steps, spread
+from eligrad.train.stream import StepRecord, for_each_run, here, measure_steps, spread
 
 
 class HostState(NamedTuple):
@@ -54,8 +54,9 @@ class HostRuns(HostEngine):
         observation = self._copies.reset([int(seed) for seed in env_seeds])
         keys = jax.vmap(jax.random.key)(jnp.asarray(agent_seeds))
         first_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, 0)
+        runs = here()
         self._state = HostState(
-            agent=jax.jit(jax.vmap(lambda agent, key, obs: agent.init(key, obs)))(
+            agent=jax.jit(for_each_run(lambda agent, key, obs: agent.init(key, obs), runs))(
                 self.agents, first_keys, jnp.asarray(observation)
             ),
             agent_key=keys,
@@ -68,8 +69,9 @@ class HostRuns(HostEngine):
         dispatch = Dispatch(one)
         self._pack = jax.jit(jax.vmap(dispatch.pack))
         self._unpack = jax.jit(jax.vmap(dispatch.unpack))
-        self._choose = jax.jit(jax.vmap(dispatch.choose), donate_argnums=1)
-        self._observe = jax.jit(jax.vmap(dispatch.observe), donate_argnums=1)
+        # One after the other on a CPU, so that a run has the same bits alone and among others.
+        self._choose = jax.jit(for_each_run(dispatch.choose, runs), donate_argnums=1)
+        self._observe = jax.jit(for_each_run(dispatch.observe, runs), donate_argnums=1)
 
     def advance(self, steps: int) -> StepRecord:
         """Moves all runs on; returns records of shape [runs, steps]."""
