@@ -15,8 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from eligrad.agents import PRESETS, QLambda, default_network
+from eligrad.envs.gymnasium import GymnasiumEnvironment
 from eligrad.train import Runs, resume, stream, train
 from eligrad.train.checkpoint import load
+from eligrad.train.host import HostRuns
 from eligrad.train.plan import env_seeds
 from tests.train import tiny
 
@@ -154,3 +157,15 @@ def test_host_environments_go_on_in_a_new_episode(tmp_path):
         "assert list(first['step']) == until_21 + until_42\n"
     )
     on_eight_devices(program, tmp_path / "run")
+
+
+def test_host_runs_have_the_same_bits_alone_and_among_others():
+    agent = QLambda(PRESETS["qrc"], default_network((4,), 2))
+    env = GymnasiumEnvironment("CartPole-v1")
+    records = []
+    for seeds in (np.array([3, 4, 5]), np.array([4])):
+        host = HostRuns(agent, env, seeds, seeds)
+        records.append(host.advance(150))
+        host.close()
+    together, alone = records
+    np.testing.assert_array_equal(together.td_error[1], alone.td_error[0])
