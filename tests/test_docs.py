@@ -62,7 +62,7 @@ def programs() -> list[tuple[str, str]]:
     return [(name, BEFORE.get(name, "") + code) for name, code in found if code]
 
 
-DAILY = ("mathematics.md", "experiments.md", "statistics.md")
+DAILY = ("mathematics.md", "experiments.md")
 """Pages whose code is run daily; that of the others runs at night."""
 
 

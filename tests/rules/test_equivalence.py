@@ -95,7 +95,7 @@ def test_forward_and_backward_totals_agree(rule_name, network, values, precision
     dtype, tolerance = DTYPES[precision]
     with jax.enable_x64(precision == "float64"):
 
-        @settings(max_examples=30)
+        @settings(max_examples=12)
         @given(
             lam=st.sampled_from(LAMBDAS),
             ratios=st.sampled_from(cases.RATIOS),

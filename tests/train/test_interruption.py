@@ -18,7 +18,9 @@ pytestmark = pytest.mark.xdist_group("small runs")  # they share compiled progra
 OPTIONS = {"seeds": 2, "chunk": 50, "checkpoint_every": 200}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
+)
 def test_stopped_and_resumed(tmp_path, monkeypatch, capfd, number):
     """A signal in the middle of training, in the third chunk."""
     advance = Progress.advance

@@ -166,6 +166,7 @@ def test_resumed_in_mujoco(tmp_path, num_envs):
 # Both engines.
 
 
+@pytest.mark.nightly
 def test_both_engines_see_and_learn_the_same():
     """Where nothing is left to chance but the actions."""
     here, state_here = play("ppo", tiny.Drift(), SEEDS, num_envs=4)
