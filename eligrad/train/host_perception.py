@@ -63,7 +63,7 @@ class HostPerception:
         self._copies[:, :-1] = world.next_observation.reshape(len(ended), -1)
         following = np.empty_like(row)
         self._write(following, world.reward, deviation)
-        # A number beyond all others would be clipped to one that is none of a fault.
+        # The clip would turn an infinity into a number, and the fault would not be seen.
         following[~np.isfinite(self._row)] = np.nan
         return following
 
