@@ -20,6 +20,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from tqdm import tqdm
 
 from eligrad.agents import PRESETS, QLambda, QLambdaConfig, default_network
 from eligrad.envs import Discrete, Environment, make
@@ -76,7 +77,7 @@ def run(
     final_total, final_count = np.zeros((2, count))
     diverged_at = np.full(count, -1)
     compiled = 0.0
-    for first in range(0, steps, chunk):
+    for first in tqdm(range(0, steps, chunk), desc=f"{game} {' '.join(variants)}", mininterval=1):
         records = runs.advance(min(chunk, steps - first))
         returns = np.asarray(records.episode_return)
         bad = ~(np.abs(np.asarray(records.td_error)) < DIVERGED)

@@ -63,7 +63,7 @@ def test_a_figure_is_drawn_although_a_stretch_has_no_episode(folder: Path) -> No
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("name", ["minatar", "minatar-1m"])
+@pytest.mark.parametrize("name", ["minatar", "minatar-1m", "minatar-5m"])
 def test_the_readme_shows_the_tables_of_the_committed_results(name: str) -> None:
     results, readme = table.load(RESULTS / name), (RESULTS / "README.md").read_text()
     assert table.returns_table(results) in readme
