@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import datetime
+import itertools
 import json
 import logging
 import shlex
@@ -29,8 +31,8 @@ from eligrad.train import (
     resume,
     train,
 )
-from eligrad.train.folder import RunFolder
-from eligrad.train.plan import module_of, plan_in_file, whole_number
+from eligrad.train.folder import RunFolder, RunInUseError
+from eligrad.train.plan import EXPLORATION_FRACTION, module_of, plan_in_file, whole_number
 from eligrad.train.platform import device_for_each_run, keep_compiled_programs
 from eligrad.train.summary import as_text
 
@@ -105,7 +107,7 @@ class Train:
 @dataclasses.dataclass(frozen=True)
 class TrainStreaming(Train):  # noqa: D101 (its help is that of Train)
     settings: tyro.conf.OmitArgPrefixes[Settings] = dataclasses.field(default_factory=Settings)
-    exploration_fraction: float = 0.2
+    exploration_fraction: float = EXPLORATION_FRACTION
     """Share of the steps over which ε falls from --epsilon-start to --epsilon-end."""
 
 
@@ -159,8 +161,9 @@ def _parse_resume(arguments: list[str], run: Path) -> Train:
             "it by eligrad.train.resume(run, agent=…, env=…)"
         )
     options: dict[str, Any] = {}
-    if "exploration_steps" in plan.settings:
-        options["exploration_fraction"] = plan.settings["exploration_steps"] / plan.steps
+    explored = plan.settings.get("exploration_steps")
+    if isinstance(explored, float):  # not a list, with which each run has its own
+        options["exploration_fraction"] = explored / plan.steps
     stored = _defaults(
         plan.agent,
         agent=plan.agent,
@@ -225,7 +228,7 @@ def _run(command: Train) -> int:
     device_for_each_run(command.seeds)
     if command.cache:
         keep_compiled_programs()
-    folder = command.resume or command.out or _default_folder(command)
+    folder = command.resume or command.out or _make_default_folder(command)
     try:
         if command.resume is not None:
             resume(
@@ -239,19 +242,27 @@ def _run(command: Train) -> int:
             _begin(command, folder)
     except Interrupted as stop:
         print(_report(folder))
-        print(
-            f"\nstopped at step {stop.step:,} of {command.steps:,}; to go on:\n  "
-            f"{_go_on(command, folder)}"
-        )
+        if stop.step < command.steps:
+            print(
+                f"\nstopped at step {stop.step:,} of {command.steps:,}; to go on:\n  "
+                f"{_go_on(command, folder)}"
+            )
         return 128 + stop.signal_number
     except _FAULTS as error:
         if command.debug:
             raise
         print(f"eligrad train: {error}", file=sys.stderr)
-        if (folder / "config.json").is_file():
+        elsewhere = isinstance(error, (FileExistsError, RunInUseError))
+        if not elsewhere and (folder / "config.json").is_file():
             print("to go on from the last checkpoint, once that is mended:", file=sys.stderr)
             print(f"  {_go_on(command, folder)}", file=sys.stderr)
         return 2
+    finally:
+        if folder not in (command.resume, command.out):
+            # Ours, if nothing came of it; with something in it it stays.
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+                folder.parent.rmdir()
     print(_report(folder))
     return 0
 
@@ -285,12 +296,16 @@ def _begin(command: Train, folder: Path) -> None:
     )
 
 
-def _default_folder(command: Train) -> Path:
+def _make_default_folder(command: Train) -> Path:
+    """A folder under runs/ that is this command's alone, although others begin in this second."""
     time = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     env = command.env.replace("/", "-").replace(":", "-")
-    base = Path("runs") / f"{command.agent}-{env}-{time}"
-    names = (base.with_name(f"{base.name}{suffix}") for suffix in ("", "-b", "-c", "-d"))
-    return next((name for name in names if not name.exists()), base)
+    for n in itertools.count(1):
+        folder = Path("runs") / (f"{command.agent}-{env}-{time}" + (f"-{n}" if n > 1 else ""))
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            return folder
+    raise AssertionError("numbers do not end")
 
 
 def _report(folder: Path) -> str:

@@ -20,17 +20,14 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from eligrad.agents import PRESETS, TITLES, Network, QLambdaConfig
+from eligrad.agents import PRESETS, TITLES, Network
 from eligrad.agents import QLambda as QLambdaAgent
 from eligrad.train import Callback, Session, archive, prepare
 from eligrad.train import plan as planning
 from eligrad.train.evaluate import choose, evaluate
 from eligrad.train.plan import World
 from eligrad.train.stream import spread
-from eligrad.train.summary import summarise
-
-EXPLORATION = 0.2
-"""Share of the first `learn` over which ε falls."""
+from eligrad.train.summary import best_run
 
 
 class Learner:
@@ -38,7 +35,7 @@ class Learner:
 
     `env` is a name for `eligrad.envs.make`, or an environment. Settings are those of the agent's
     config (`eligrad train AGENT --help` lists them); one that is a number may be a list with a
-    value for each seed.
+    value for each seed. `env_params` changes numbers of a JAX environment, by their names.
     """
 
     preset: ClassVar[str]
@@ -48,20 +45,26 @@ class Learner:
         self,
         env: str | World,
         *,
-        seeds: int | Sequence[int] = 1,
+        seeds: int | Sequence[int] | np.ndarray = 1,
         network: Network | None = None,
         max_episode_steps: int | None = None,
+        env_params: dict[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        count = len(seeds) if isinstance(seeds, Sequence) else seeds
         self._env, self._network = env, network
-        self._options: dict[str, Any] = {"seeds": seeds, "max_episode_steps": max_episode_steps}
+        self._options: dict[str, Any] = {
+            "seeds": planning.each_seed(seeds),
+            "max_episode_steps": max_episode_steps,
+            "env_params": planning.plain_params(env_params),
+        }
         self._settings = settings
         self._session: Session | None = None
         self._run, self._remembered, self._predictions = 0, None, 0
         # Refused now, not when an hour of something else has passed.
-        planning.make_settings(self.preset, settings, count)
+        planning.make_settings(self.preset, settings, len(self._options["seeds"]))
         self._world = planning.make_world(env, max_episode_steps)
+        if env_params:
+            planning.make_params(self._world, self._options["env_params"])
         if network is not None and not self._streaming:
             raise ValueError(
                 f"network is given; {type(self).__name__} has several: make an eligrad.agents."
@@ -92,9 +95,7 @@ class Learner:
         elif out is not None:
             raise ValueError(f"out is {out}; a folder is named in the first call of learn only")
         else:
-            session = self._session
-            total = planning.whole_rollouts(session.step + steps, session.plan.rollout)
-            session.plan = dataclasses.replace(session.plan, steps=total)
+            self._session.plan = _longer(self._session.plan, self._session.step + steps)
         self._session.show_progress, self._session.callbacks = progress_bar, callbacks
         self._session.run()
         return self
@@ -102,11 +103,10 @@ class Learner:
     def _begin(self, steps: int, out: str | Path | None) -> Session:
         options: dict[str, Any] = {"steps": steps, "out": out, **self._options}
         if self._network is None:
-            if self._streaming:
-                options["exploration_fraction"] = EXPLORATION
             return prepare(self.preset, self._env, **options, **self._settings)
-        settings = {"exploration_steps": EXPLORATION * steps} | self._settings
-        config: Any = dataclasses.replace(PRESETS[self.preset], **settings)
+        settings = {"exploration_steps": planning.EXPLORATION_FRACTION * steps} | self._settings
+        settings = planning.make_settings(self.preset, settings, len(options["seeds"]))
+        config = planning.make_config(self.preset, settings)
         return prepare(QLambdaAgent(config, self._network), self._env, **options)
 
     @property
@@ -129,9 +129,7 @@ class Learner:
     def best(self) -> Learner:
         """From now on acts as the seed whose last episodes had the highest mean return."""
         session = self.session
-        rows = summarise(session.tables(), session.plan.seeds, session.step)["seeds"]
-        returns = [-np.inf if row["return_last"] is None else row["return_last"] for row in rows]
-        self._run = int(np.argmax(returns))
+        self._run = best_run(session.tables(), session.plan.seeds, session.step)
         return self
 
     def predict(
@@ -209,7 +207,7 @@ class Learner:
             )
         agent = None
         if network is not None:
-            agent = QLambdaAgent(QLambdaConfig(**plan.settings), network)
+            agent = QLambdaAgent(planning.make_config(cls.preset, plan.settings), network)
         learner = cls.__new__(cls)
         learner._session = session = archive.load(path, agent=agent, env=env)
         learner._env = learner._world = session.env
@@ -219,6 +217,14 @@ class Learner:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._world.name!r}, num_timesteps={self.num_timesteps})"
+
+
+def _longer(plan: planning.Plan, steps: int) -> planning.Plan:
+    """The plan with more steps, and with larger chunks where a short beginning made them small."""
+    if plan.rollout == 1 and plan.chunk < planning.CHUNK // 2:
+        chunk = planning.chunk_for(steps)
+        plan = dataclasses.replace(plan, chunk=chunk, checkpoint_every=chunk)
+    return planning.grown(plan, steps)
 
 
 @functools.partial(jax.jit, static_argnums=4)

@@ -26,6 +26,7 @@ def make(preset: str, env: str = "CartPole-v1", **options) -> eligrad.Learner:
 
 
 DAILY = ("qrc", "gradient-ppo")
+BREAKOUT = "MinAtar/Breakout-v1"
 
 
 @pytest.mark.parametrize(
@@ -139,6 +140,29 @@ def test_a_network_of_ones_own(tmp_path):
     assert eligrad.QRC.load(tmp_path / "own.npz", network=network).num_timesteps == 64
 
 
+def test_a_network_of_ones_own_and_a_value_for_each_seed(tmp_path):
+    network = from_equinox(lambda key, s: streaming_mlp(4, 2, hidden=(8,), sparsity=s, key=key))
+    options = {"lam": [0.0, 0.9], "seeds": np.arange(2), "network": network}
+    eligrad.QRC("Probe/OffPolicy-v0", **options).learn(64).save(tmp_path / "own.npz")
+    loaded = eligrad.QRC.load(tmp_path / "own.npz", network=network)
+    assert loaded.session.plan.settings["lam"] == [0.0, 0.9]
+    assert loaded.learn(64).num_timesteps == 128
+
+
+def test_numbers_of_an_environment_are_kept(tmp_path):
+    agent = make("qrc", BREAKOUT, env_params={"sticky_probability": np.float32(0.25)}).learn(10)
+    agent.save(tmp_path / "agent.npz")
+    kept = eligrad.load(tmp_path / "agent.npz").session.plan.env_params
+    assert kept == {"sticky_probability": 0.25}
+
+
+def test_a_short_beginning_does_not_cut_what_follows_into_pieces(tmp_path):
+    agent = make("qrc", "Probe/OffPolicy-v0").learn(100, out=tmp_path / "run").learn(3000)
+    assert agent.num_timesteps == 3100
+    assert agent.session.plan.chunk >= 500
+    assert len(list((tmp_path / "run/metrics/chunks").iterdir())) <= 21
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -147,6 +171,12 @@ def test_a_network_of_ones_own(tmp_path):
         (lambda: eligrad.QRC("CartPole-v1").predict(np.zeros(4)), "call learn first"),
         (lambda: make("qrc").learn(10).predict(np.zeros(3)), "observation has shape"),
         (lambda: make("qrc").learn(0.5), "total_timesteps is 0.5"),
+        (lambda: make("qrc", seeds=0), "seeds is 0"),
+        (lambda: make("qrc", BREAKOUT, env_params={"sticky": 1}), "'sticky_probability'"),
+        (
+            lambda: make("qrc", BREAKOUT, env_params={"sticky_probability": np.nan}),
+            "sticky_probability of env_params is nan",
+        ),
     ],
 )
 def test_mistakes_are_named(call, message):

@@ -13,7 +13,7 @@ from eligrad.train.engines import make_engine
 from eligrad.train.metrics import Tables
 from eligrad.train.plan import Agent, Plan, World
 from eligrad.train.provenance import provenance
-from eligrad.train.session import Session, refusing_simulators
+from eligrad.train.session import Session
 from eligrad.train.tables import from_bytes, to_bytes
 
 
@@ -38,9 +38,7 @@ def load(path: str | Path, *, agent: Agent | None = None, env: World | None = No
     params = planning.make_params(world, plan.env_params)
     session = Session(plan, agent, world, make_engine(agent, world, params, plan.seeds))
     contents, header = checkpoint.load(path, _contents(session.engine.state, session.tables()))
-    with refusing_simulators(path):
-        session.engine.state = contents["state"]
-    session.step = session.saved_step = header["step"]
+    session.go_on_from(header["step"], contents["state"], path)
     session.saved = Tables(
         *(from_bytes(contents[name], name, plan.seeds, path) for name in Tables._fields)
     )

@@ -7,13 +7,15 @@
 - `summary.json`, `curve.png`: what came out.
 
 Every file is complete from the moment it is there. A part of the metrics is written before the
-checkpoint it belongs to; parts that have no checkpoint are thrown away on resuming.
+checkpoint it belongs to; parts that have no checkpoint are thrown away on resuming. While a process
+trains, it holds `.lock`, so that no other one writes to the folder.
 """
 
 from __future__ import annotations
 
 import contextlib
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,23 +33,34 @@ from eligrad.train.tables import SCHEMAS, read_part
 
 KEPT = 2
 """Checkpoints kept: should the newest be damaged, there is one before it."""
+LOCK = ".lock"
+
+
+class RunInUseError(OSError):
+    """Another process is training the run."""
 
 
 class RunFolder:
     """Where a run is written to and read from."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, new: bool = False) -> None:
         self.path = path
+        self._new = new
         self._sums: dict[str, str] = {}
 
     @classmethod
     def create(cls, path: Path) -> RunFolder:
         """A new folder, made when first written to; one with something in it is refused."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        folder = cls(path, new=True)
+        folder._refuse_what_is_there()
+        return folder
+
+    def _refuse_what_is_there(self) -> None:
+        path = self.path
+        if path.exists() and (not path.is_dir() or {each.name for each in path.iterdir()} - {LOCK}):
             raise FileExistsError(
                 f"{path} exists already; choose another folder for this run, or resume that one"
             )
-        return cls(path)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -60,9 +73,33 @@ class RunFolder:
                     f"{path / name} is a link to {(path / name).readlink()}; files there would be "
                     "written and removed: only a folder is accepted"
                 )
-        for leftover in path.rglob(".*.partial"):
-            leftover.unlink()
         return cls(path)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Within this context no other process trains in the folder; one that does is named."""
+        # Only those who write a run need it.
+        import filelock
+
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(self.path / LOCK)
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            raise RunInUseError(
+                f"{self.path} is being trained already, by another process or session; "
+                "wait until that has ended"
+            ) from None
+        except NotImplementedError:
+            # A file system without locks. Whoever trains there has to mind it themselves.
+            pass
+        try:
+            if self._new:  # it was, when this run was prepared
+                self._refuse_what_is_there()
+                self._new = False
+            yield
+        finally:
+            lock.release()
 
     @property
     def config(self) -> dict[str, Any]:
@@ -119,31 +156,39 @@ class RunFolder:
         """Step and state of the newest checkpoint that is sound; with none, step 0 and `like`.
 
         A damaged one is put aside, with a warning, and the one before it is taken; so is one that
-        has damaged metrics before it. Metrics from after the step are removed: they are about to be
-        written again.
+        has damaged metrics before it. Where none is sound, all stay as they are. Metrics from after
+        the step are removed: they are about to be written again.
         """
+        for leftover in self.path.rglob(".*.partial"):
+            leftover.unlink()
         step, state, self._sums = 0, like, {}
-        *earlier, newest = self.checkpoints() or [None]
-        if newest is not None:
+        damaged: list[tuple[Path, DamagedCheckpointError]] = []
+        for newest in reversed(self.checkpoints()):
             try:
-                state, header = checkpoint.load(newest, like)
-                if not {"step", "metrics"} <= header.keys():
-                    raise CheckpointError(f"{newest} is a checkpoint of something else")
-                step, self._sums = header["step"], header["metrics"]
-                self._check_metrics()
+                step, state, self._sums = self._load(newest, like)
             except DamagedCheckpointError as error:
-                if not earlier:
-                    raise
-                newest.rename(newest.with_suffix(".damaged"))
-                warnings.warn(
-                    f"{error}; going on from {earlier[-1]}", DamagedFileWarning, stacklevel=2
-                )
-                return self.restore(like)
+                damaged.append((newest, error))
+                continue
+            for file, error in damaged:
+                file.rename(file.with_suffix(".damaged"))
+                warnings.warn(f"{error}; going on from {newest}", DamagedFileWarning, stacklevel=2)
+            break
+        else:
+            if damaged:
+                raise damaged[0][1]
         for name in SCHEMAS:
             for part in self._parts(name).glob("*.parquet"):
                 if part.stem.isdecimal() and int(part.stem) > step:
                     part.unlink()
         return step, state
+
+    def _load(self, file: Path, like: PyTree) -> tuple[int, PyTree, dict[str, str]]:
+        """Step, state and checksums of the metrics in a checkpoint that is sound, as they are."""
+        state, header = checkpoint.load(file, like)
+        if not {"step", "metrics"} <= header.keys():
+            raise CheckpointError(f"{file} is a checkpoint of something else")
+        self._check_metrics(header["metrics"])
+        return header["step"], state, header["metrics"]
 
     def tables(self) -> Tables:
         """All metrics."""
@@ -157,9 +202,9 @@ class RunFolder:
                 return checkpoint.read_header(newest).get("metrics", {})
         return {}
 
-    def _check_metrics(self) -> None:
+    def _check_metrics(self, sums: dict[str, str]) -> None:
         """Refuses metrics that are not as they were written."""
-        for name, written in self._sums.items():
+        for name, written in sums.items():
             part = inside(self.path, name)
             if not part.is_file():
                 raise DamagedCheckpointError(f"{part} is gone")

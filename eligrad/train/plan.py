@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+import operator
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,6 +37,8 @@ CHUNK = 1000
 """Steps between two looks at the clock, the signals and the progress bar."""
 CHECKPOINTS = 20
 """Checkpoints over a run, unless told otherwise."""
+EXPLORATION_FRACTION = 0.2
+"""Share of the steps over which ε falls, unless told otherwise."""
 MOST_STEPS = 2**31 - 1
 
 World = Environment | HostEnvironment
@@ -168,6 +172,22 @@ def checkpoint_every_for(steps: int, chunk: int) -> int:
     return chunk * math.ceil(steps / chunk / CHECKPOINTS)
 
 
+def grown(plan: Plan, steps: int | float) -> Plan:
+    """The plan with another total of steps; more of them are saved more seldom, not more often."""
+    steps = whole_rollouts(whole_number("steps", steps), plan.rollout)
+    if steps == plan.steps:
+        return plan
+    every = max(plan.checkpoint_every, checkpoint_every_for(steps, plan.chunk))
+    return dataclasses.replace(plan, steps=steps, checkpoint_every=every)
+
+
+def each_seed(seeds: Any) -> list[int]:
+    """The seeds of a number of runs, or those in a list."""
+    if isinstance(seeds, Sequence | np.ndarray) and np.ndim(seeds):
+        return [operator.index(seed) for seed in seeds]
+    return list(range(whole_number("seeds", seeds)))
+
+
 def env_seeds(seeds: Sequence[int], begun_at: int = 0) -> np.ndarray:
     """Seeds for the environments: theirs alone, whatever the agents' are."""
     sequences = (np.random.SeedSequence((seed, begun_at)) for seed in seeds)
@@ -218,10 +238,15 @@ def make_world(env: str | World, max_episode_steps: int | None) -> World:
     return env
 
 
+def make_config(preset: str, settings: dict[str, Any]) -> Any:
+    """The config of a named agent with these settings, as `settings_of` gives them."""
+    arrays = {k: np.asarray(v) if isinstance(v, list) else v for k, v in settings.items()}
+    return type(PRESETS[preset])(**arrays)
+
+
 def make_agent(preset: str, settings: dict[str, Any], env: World) -> Agent:
     """The agent of this name and settings, with the default networks for this environment."""
-    settings = {k: np.asarray(v) if isinstance(v, list) else v for k, v in settings.items()}
-    config: Any = type(PRESETS[preset])(**settings)
+    config = make_config(preset, settings)
     shape = tuple(env.observation_space.shape)
     if isinstance(config, QLambdaConfig):
         return QLambda(config, default_network(shape, number_of_actions(env)))
@@ -265,6 +290,19 @@ def make_params(env: World, changes: dict[str, Any]) -> Any:
     params = jax.tree.unflatten(structure, list(named.values()))
     check_observations(env, params)
     return params
+
+
+def plain_params(changes: dict[str, Any] | None) -> dict[str, Any]:
+    """Changed numbers of an environment as a file can hold them; what it cannot hold is refused."""
+    plain = {name: np.asarray(value).tolist() for name, value in (changes or {}).items()}
+    for name, value in plain.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"{name} of env_params is {value}; finite numbers are accepted"
+            ) from None
+    return plain
 
 
 def check_observations(env: Environment, params: Any) -> None:

@@ -30,12 +30,14 @@ def keep_compiled_programs() -> None:
 def device_for_each_run(runs: int) -> None:
     """Lets JAX see the CPU as one device for each run, so that runs share its cores.
 
-    To be called before JAX is first used. Whoever counts the devices himself, by
-    `--xla_force_host_platform_device_count` in `XLA_FLAGS` or JAX_NUM_CPU_DEVICES, is left alone.
+    To be called before JAX is first used; afterwards its devices stay as they are. Whoever counts
+    them himself, by `--xla_force_host_platform_device_count` in `XLA_FLAGS` or JAX_NUM_CPU_DEVICES,
+    is left alone.
     """
     counted = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if not counted and jax.config.values["jax_num_cpu_devices"] < 0:
-        jax.config.update("jax_num_cpu_devices", min(runs, MOST_DEVICES))
+        with contextlib.suppress(RuntimeError):
+            jax.config.update("jax_num_cpu_devices", min(runs, MOST_DEVICES))
 
 
 def return_freed_memory() -> None:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
-import operator
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec
-
-import numpy as np
 
 from eligrad._machine import cores
 from eligrad.agents import PRESETS, ActorCritic, QLambda, QLambdaConfig
@@ -34,7 +30,7 @@ def prepare(
     steps: int | float,
     seeds: int | Sequence[int] = 1,
     out: str | Path | None = None,
-    exploration_fraction: float = 0.2,
+    exploration_fraction: float = planning.EXPLORATION_FRACTION,
     max_episode_steps: int | None = None,
     env_params: dict[str, Any] | None = None,
     chunk: int | None = None,
@@ -68,10 +64,7 @@ def prepare(
     check.within("exploration_fraction", exploration_fraction, 0.0, 1.0)
     check_sinks(sinks, None if out is None else Path(out))
     steps = planning.whole_number("steps", steps)
-    if isinstance(seeds, Sequence | np.ndarray):
-        each = [operator.index(seed) for seed in seeds]
-    else:
-        each = list(range(operator.index(seeds)))
+    each = planning.each_seed(seeds)
     world = planning.make_world(env, max_episode_steps)
     if isinstance(agent, str):
         if isinstance(PRESETS.get(agent), QLambdaConfig):
@@ -97,7 +90,7 @@ def prepare(
         settings=settings,
         env=env if isinstance(env, str) else None,
         max_episode_steps=max_episode_steps,
-        env_params=env_params or {},
+        env_params=planning.plain_params(env_params),
         seeds=each,
         steps=steps,
         chunk=chunk,
@@ -144,10 +137,7 @@ def resume(
     check_sinks(sinks, folder.path)
     plan = planning.plan_in_file(folder.config["plan"], folder.path / "config.json")
     if steps is not None:
-        steps = planning.whole_rollouts(planning.whole_number("steps", steps), plan.rollout)
-        # A run that grows is saved more seldom, not more often.
-        every = max(plan.checkpoint_every, planning.checkpoint_every_for(steps, plan.chunk))
-        plan = dataclasses.replace(plan, steps=steps, checkpoint_every=every)
+        plan = planning.grown(plan, steps)
     for what, name, given in (("agent", plan.agent, agent), ("environment", plan.env, env)):
         if (name is None) != (given is not None):
             how = "made by hand: pass it again" if name is None else f"{name!r}: pass no other"

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,15 +49,6 @@ Callback = Callable[["Session"], bool | None]
 """Called after each chunk; training ends where it returns False."""
 
 
-@contextlib.contextmanager
-def refusing_simulators(path: Path) -> Iterator[None]:
-    """Names the file whose simulators, set within this context, are not those at hand."""
-    try:
-        yield
-    except ValueError as error:
-        raise CheckpointError(f"{path} cannot be restored: {error}") from error
-
-
 class Session:
     """One session of one run; `run` may be called again, with more steps in the plan."""
 
@@ -92,7 +83,8 @@ class Session:
     def run(self) -> Result:
         """Trains to the end of the plan, or until a signal or a callback says so."""
         # From before the first file is written: a signal never leaves a run unsaid.
-        with Interruption() as interruption:
+        held = contextlib.nullcontext() if self.folder is None else self.folder.held()
+        with Interruption() as interruption, held:
             if self.folder is not None and not self.restored:
                 self._restore(self.folder)
             self.restored = True
@@ -103,10 +95,13 @@ class Session:
                     self._advance(bar)
                     if self.step % self.plan.checkpoint_every == 0:
                         self._save()
-                    wanted = not [True for callback in self.callbacks if callback(self) is False]
+                    answers = [callback(self) for callback in self.callbacks]
+                    # Nothing is no answer; a NumPy False is as good as another.
+                    wanted = all(answer is None or answer for answer in answers)
                 self._save()
                 result = self._conclude()
-        if interruption.signal_number is not None and self.step < self.plan.steps:
+        # In the last chunk, too: whoever called this has more to stop than this run.
+        if interruption.signal_number is not None:
             raise Interrupted(interruption.signal_number, self.step, result.folder)
         return result
 
@@ -121,24 +116,31 @@ class Session:
 
     def _restore(self, folder: RunFolder) -> None:
         begun = folder.config if (folder.path / "config.json").exists() else {"sessions": []}
-        self.step, state = folder.restore(self.engine.state)
-        with refusing_simulators(folder.checkpoint_at(self.step)):
-            self.engine.state = state
-        if self.step > self.plan.steps:
+        step, state = folder.restore(self.engine.state)
+        if step > self.plan.steps:
             raise ValueError(
-                f"steps is {self.plan.steps}, but {folder.path} is at step {self.step} already"
+                f"steps is {self.plan.steps}, but {folder.path} is at step {step} already"
             )
-        if self.step and isinstance(self.engine, HostEngine) and not self.engine.state.simulators:
-            warnings.warn(
-                f"the state of {self.env.name!r} cannot be restored ({self.engine.obstacle}); "
-                "all runs go on in new episodes",
-                stacklevel=3,
-            )
-            self.engine.interrupt(planning.env_seeds(self.plan.seeds, self.step))
-        self.saved_step, self.saved = self.step, folder.tables()
+        self.go_on_from(step, state, folder.checkpoint_at(step))
+        self.saved = folder.tables()
         session = provenance() | {"from_step": self.step}
         folder.write_config(self.config | {"sessions": [*begun["sessions"], session]})
         self.sinks.open(self.sink_names, Subject(folder.path, self.title, folder.config, self.step))
+
+    def go_on_from(self, step: int, state: Any, path: Path) -> None:
+        """Takes the state of a step that was saved to a file; where to, a refusal says."""
+        try:
+            self.engine.state = state
+        except ValueError as error:  # its simulators are not those at hand
+            raise CheckpointError(f"{path} cannot be restored: {error}") from error
+        self.step = self.saved_step = step
+        if step and isinstance(self.engine, HostEngine) and not self.engine.state.simulators:
+            warnings.warn(
+                f"the state of {self.env.name!r} cannot be restored ({self.engine.obstacle}); "
+                "all runs go on in new episodes",
+                stacklevel=4,
+            )
+            self.engine.interrupt(planning.env_seeds(self.plan.seeds, step))
 
     def _advance(self, bar: Progress) -> None:
         """One chunk; chunks end at the same steps however often a run was stopped."""

@@ -193,3 +193,18 @@ def test_the_last_two_are_kept_and_a_damaged_one_is_passed_over(tmp_path):
     older.write_bytes(b"")
     with pytest.raises(DamagedCheckpointError, match=r"20\.npz"):
         folder.restore(state())
+
+
+def test_where_no_checkpoint_can_be_used_all_stay(tmp_path):
+    """What is missing may be put back; a sound file must not have been renamed meanwhile."""
+    folder = RunFolder.create(tmp_path / "run")
+    for step in (10, 20, 30):
+        folder.save(step, state(step), Tables.join([]), {})
+    before = folder.checkpoints()
+    part = folder.path / "metrics/chunks/000000000010.parquet"
+    part.rename(tmp_path / "elsewhere")
+    with pytest.raises(DamagedCheckpointError, match=r"chunks/000000000010\.parquet is gone"):
+        folder.restore(state())
+    assert folder.checkpoints() == before
+    (tmp_path / "elsewhere").rename(part)
+    assert folder.restore(state())[0] == 30

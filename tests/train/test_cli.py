@@ -61,8 +61,6 @@ def test_every_agent_has_its_own_defaults():
 )
 def test_mistakes_are_one_line_and_exit_code_2(arguments, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    # Devices are counted before JAX is first used, which in this process it was long ago.
-    monkeypatch.setattr(cli_train, "device_for_each_run", lambda runs: None)
     assert cli_train.main([*arguments, "--no-cache"]) == 2
     captured = capsys.readouterr()
     assert captured.err.startswith("eligrad train: ")

@@ -38,7 +38,8 @@ def test_stopped_and_resumed(tmp_path, monkeypatch, capfd, number):
             train(tiny.agent(), tiny.ENV, steps=400, out=tmp_path / "run", **OPTIONS)
     assert "once more stops at once" in capfd.readouterr().err
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
-        "checkpoint-000000000150.npz", "config.json", "curve.png", "metrics", "summary.json",
+        ".lock", "checkpoint-000000000150.npz", "config.json", "curve.png", "metrics",
+        "summary.json",
     }  # fmt: skip
     resumed = resume(tmp_path / "run", agent=tiny.agent(), env=tiny.ENV)
     straight = train(tiny.agent(), tiny.ENV, steps=400, **OPTIONS)
@@ -63,6 +64,19 @@ def test_a_signal_before_the_first_step(tmp_path, monkeypatch, capfd):
     resumed = resume(tmp_path / "run", agent=tiny.agent(), env=tiny.ENV)
     straight = train(tiny.agent(), tiny.ENV, steps=200, **OPTIONS)
     assert resumed.episodes.equals(straight.episodes)
+
+
+def test_a_signal_in_the_last_chunk_is_not_lost(tmp_path, capfd):
+    """The run is complete, but whoever trains one after another wants to stop."""
+
+    def last(session):
+        if session.step == session.plan.steps:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interrupted, match="stopped at step 100 by SIGINT"):
+        train(tiny.agent(), tiny.ENV, steps=100, out=tmp_path / "run", callbacks=[last], **OPTIONS)
+    assert "once more stops at once" in capfd.readouterr().err
+    assert RunFolder(tmp_path / "run").summary["finished"]
 
 
 def test_the_second_signal_does_what_it_always_did():

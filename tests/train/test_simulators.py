@@ -10,7 +10,8 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from eligrad.envs import make
 from eligrad.envs.gymnasium import GymnasiumEnvironment, snapshot
-from eligrad.train import HostRuns, checkpoint, resume, train
+from eligrad.train import HostRuns, archive, checkpoint, prepare, resume, train
+from eligrad.train.plan import grown
 from eligrad.train.simulators import Simulators
 from tests.envs.tiny import Counter
 from tests.train import tiny
@@ -87,6 +88,18 @@ def test_what_cannot_be_told_goes_on_in_a_new_episode_and_says_so(tmp_path):
         result = resume(tmp_path / "run", steps=30, agent=agent, env=env)
     # No pole falls in seven steps: all episodes are cut, the one under way at step 20 as well.
     steps = result.episodes.to_pandas().query("seed == 3")["step"]
+    assert list(steps) == [7, 14, 27]
+
+
+def test_a_saved_agent_goes_on_in_a_new_episode_too(tmp_path):
+    env = GymnasiumEnvironment(Opaque, max_episode_steps=7)
+    session = prepare(tiny.agent(), env, steps=20, **OPTIONS)
+    session.run()
+    archive.save(session, tmp_path / "agent.npz")
+    with pytest.warns(UserWarning, match=r"Opaque.handle is a builtins.generator.*new episodes"):
+        loaded = archive.load(tmp_path / "agent.npz", agent=tiny.agent(), env=env)
+    loaded.plan = grown(loaded.plan, 30)
+    steps = loaded.run().episodes.to_pandas().query("seed == 3")["step"]
     assert list(steps) == [7, 14, 27]
 
 
