@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,10 +22,12 @@ import pandas as pd
 
 from eligrad.agents import PRESETS, TITLES, Network
 from eligrad.agents import QLambda as QLambdaAgent
+from eligrad.rules import _checks as check
 from eligrad.train import Callback, Session, archive, prepare
 from eligrad.train import plan as planning
 from eligrad.train.evaluate import choose, evaluate
-from eligrad.train.plan import World
+from eligrad.train.fit import check_network, number_of_actions
+from eligrad.train.plan import EXPLORATION_FRACTION, World
 from eligrad.train.stream import spread
 from eligrad.train.summary import best_run
 
@@ -33,9 +35,11 @@ from eligrad.train.summary import best_run
 class Learner:
     """An agent and its environment; `seeds` of them, each with a life of its own.
 
-    `env` is a name for `eligrad.envs.make`, or an environment. Settings are those of the agent's
-    config (`eligrad train AGENT --help` lists them); one that is a number may be a list with a
-    value for each seed. `env_params` changes numbers of a JAX environment, by their names.
+    `env` is a name for `eligrad.envs.make`, an environment, or a Gymnasium class or a function that
+    makes one. Settings are those of the agent's config, which `eligrad.agents.PRESETS` shows; one
+    that is a number may be a list with a value for each seed. `env_params` changes numbers of a JAX
+    environment, by their names. ε of a streaming agent falls over `exploration_fraction` of the
+    steps of the first `learn`, unless `exploration_steps` is set.
     """
 
     preset: ClassVar[str]
@@ -43,15 +47,25 @@ class Learner:
 
     def __init__(
         self,
-        env: str | World,
+        env: str | World | Callable[..., Any],
         *,
         seeds: int | Sequence[int] | np.ndarray = 1,
         network: Network | None = None,
         max_episode_steps: int | None = None,
         env_params: dict[str, Any] | None = None,
+        exploration_fraction: float | None = None,
         **settings: Any,
     ) -> None:
         self._env, self._network = env, network
+        self._exploration = EXPLORATION_FRACTION
+        if exploration_fraction is not None:
+            if not self._streaming or "exploration_steps" in settings:
+                raise ValueError(
+                    f"exploration_fraction is {exploration_fraction}; it is for streaming agents, "
+                    "and goes without exploration_steps"
+                )
+            check.within("exploration_fraction", exploration_fraction, 0.0, 1.0)
+            self._exploration = exploration_fraction
         self._options: dict[str, Any] = {
             "seeds": planning.each_seed(seeds),
             "max_episode_steps": max_episode_steps,
@@ -70,6 +84,10 @@ class Learner:
                 f"network is given; {type(self).__name__} has several: make an eligrad.agents."
                 "PPO or GradientPPO with your own, and train it with eligrad.train.train"
             )
+        if self._streaming:
+            actions = number_of_actions(self._world)
+            if network is not None:
+                check_network("network", network, self._world, actions, "one for each action")
 
     @property
     def _streaming(self) -> bool:
@@ -80,7 +98,7 @@ class Learner:
         total_timesteps: int | float,
         *,
         progress_bar: bool = False,
-        callback: Callback | Sequence[Callback] = (),
+        callback: Callback | Sequence[Callback] | None = None,
         out: str | Path | None = None,
     ) -> Learner:
         """Trains every seed for so many more steps.
@@ -89,7 +107,7 @@ class Learner:
         Each callback gets the `Session` after each chunk; one that returns False ends training.
         """
         steps = planning.whole_number("total_timesteps", total_timesteps)
-        callbacks = [callback] if callable(callback) else list(callback)
+        callbacks = _callbacks(callback)
         if self._session is None:
             self._session = self._begin(steps, out)
         elif out is not None:
@@ -103,8 +121,9 @@ class Learner:
     def _begin(self, steps: int, out: str | Path | None) -> Session:
         options: dict[str, Any] = {"steps": steps, "out": out, **self._options}
         if self._network is None:
+            options["exploration_fraction"] = self._exploration
             return prepare(self.preset, self._env, **options, **self._settings)
-        settings = {"exploration_steps": planning.EXPLORATION_FRACTION * steps} | self._settings
+        settings = {"exploration_steps": self._exploration * steps} | self._settings
         settings = planning.make_settings(self.preset, settings, len(options["seeds"]))
         config = planning.make_config(self.preset, settings)
         return prepare(QLambdaAgent(config, self._network), self._env, **options)
@@ -193,17 +212,33 @@ class Learner:
 
     def save(self, path: str | Path) -> None:
         """Writes everything to one file: networks, traces, statistics, simulators, metrics."""
-        archive.save(self.session, path)
+        archive.save(self.session, path, learner=self.preset)
 
     @classmethod
     def load(
-        cls, path: str | Path, *, env: World | None = None, network: Network | None = None
+        cls,
+        path: str | Path,
+        *,
+        env: str | World | Callable[..., Any] | None = None,
+        network: Network | None = None,
     ) -> Learner:
-        """What `save` wrote; a network or an environment made by hand must be given again."""
-        plan = archive.read_plan(path)
-        if plan.agent not in (cls.preset, None):
+        """What `save` wrote, or a copy of what is in a run folder, which stays as it is.
+
+        A network or an environment made by hand must be given again.
+        """
+        plan, preset = archive.read_plan(path), archive.preset_of(path)
+        if preset not in (cls.preset, None):
             raise ValueError(
-                f"{path} holds {TITLES[plan.agent]}; load it with eligrad.load, or as what it is"
+                f"{path} holds {TITLES[preset]}; load it with eligrad.load, or as what it is"
+            )
+        if (plan.agent is None) != (network is not None):
+            raise ValueError(
+                f"{path} holds an agent with "
+                + (
+                    "a network made by hand: pass network= again"
+                    if network is None
+                    else "eligrad's own network: pass no other"
+                )
             )
         agent = None
         if network is not None:
@@ -217,6 +252,17 @@ class Learner:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._world.name!r}, num_timesteps={self.num_timesteps})"
+
+
+def _callbacks(callback: Callback | Sequence[Callback] | None) -> list[Callback]:
+    given = [callback] if callable(callback) else list(callback or ())
+    for each in given:
+        if not callable(each) or isinstance(each, type):
+            raise TypeError(
+                f"callback is {each!r}; functions of the session are accepted, or objects such as "
+                "StopAtReturn(1.0)"
+            )
+    return given
 
 
 def _longer(plan: planning.Plan, steps: int) -> planning.Plan:
@@ -296,8 +342,8 @@ LEARNERS: dict[str, type[Learner]] = {
 
 
 def load(path: str | Path, **made: Any) -> Learner:
-    """What any learner's `save` wrote, as what it was."""
-    name = archive.read_plan(path).agent
+    """What any learner's `save` wrote, or a copy of what is in a run folder, as what it was."""
+    name = archive.preset_of(path)
     if name is None:
         raise ValueError(f"{path} holds an agent made by hand; load it as what it is, QRC.load say")
     return LEARNERS[name].load(path, **made)

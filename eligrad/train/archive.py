@@ -10,33 +10,46 @@ from eligrad.train import checkpoint
 from eligrad.train import plan as planning
 from eligrad.train.checkpoint import CheckpointError
 from eligrad.train.engines import make_engine
+from eligrad.train.folder import RunFolder
 from eligrad.train.metrics import Tables
-from eligrad.train.plan import Agent, Plan, World
+from eligrad.train.plan import Agent, Plan
 from eligrad.train.provenance import provenance
 from eligrad.train.session import Session
 from eligrad.train.tables import from_bytes, to_bytes
 
 
-def save(session: Session, path: str | Path) -> None:
-    """Writes all that `load` needs to go on as if nothing had happened."""
+def save(session: Session, path: str | Path, learner: str | None = None) -> None:
+    """Writes all that `load` needs to go on as if nothing had happened.
+
+    `learner` names the preset of an agent that has a network made by hand.
+    """
     header = {"step": session.step, "plan": dataclasses.asdict(session.plan)} | {
-        "provenance": provenance()
-    }
+        "learner": learner, "provenance": provenance(),
+    }  # fmt: skip
     checkpoint.save(Path(path), _contents(session.engine.state, session.tables()), header)
 
 
-def load(path: str | Path, *, agent: Agent | None = None, env: World | None = None) -> Session:
-    """The session that was saved; an agent or environment made by hand must be given again."""
+def load(path: str | Path, *, agent: Agent | None = None, env: Any = None) -> Session:
+    """The session that was saved, or a copy of the one in a run folder, which stays as it is.
+
+    An agent or environment made by hand must be given again.
+    """
     path = Path(path)
     plan = read_plan(path)
     for what, name, given in (("agent", plan.agent, agent), ("env", plan.env, env)):
         if name is None and given is None:
             raise ValueError(f"{path} was saved with an {what} made by hand: pass {what}= again")
-    world = env if env is not None else planning.world_of(plan, path)
+    world = planning.world_of(plan, path, env)
     if agent is None:
         agent = planning.make_agent(str(plan.agent), plan.settings, world)
     params = planning.make_params(world, plan.env_params)
     session = Session(plan, agent, world, make_engine(agent, world, params, plan.seeds))
+    if path.is_dir():
+        folder = RunFolder(path)
+        file, step, state = folder.newest(session.engine.state)
+        session.go_on_from(step, state, file)
+        session.saved = folder.tables(until=step)
+        return session
     contents, header = checkpoint.load(path, _contents(session.engine.state, session.tables()))
     session.go_on_from(header["step"], contents["state"], path)
     session.saved = Tables(
@@ -48,7 +61,16 @@ def load(path: str | Path, *, agent: Agent | None = None, env: World | None = No
 def read_plan(path: str | Path) -> Plan:
     """What was trained, as `config.json` of a run would say it."""
     path = Path(path)
+    if path.is_dir():
+        return planning.plan_in_file(RunFolder.open(path).config["plan"], path / "config.json")
     return plan_in_header(checkpoint.read_header(path), path)
+
+
+def preset_of(path: str | Path) -> str | None:
+    """The name of the agent in a file or folder, or None for one that was made by hand."""
+    path = Path(path)
+    learner = None if path.is_dir() else checkpoint.read_header(path).get("learner")
+    return read_plan(path).agent or learner
 
 
 def plan_in_header(header: dict[str, Any], path: Path) -> Plan:

@@ -14,6 +14,7 @@ trains, it holds `.lock`, so that no other one writes to the folder.
 from __future__ import annotations
 
 import contextlib
+import math
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -190,9 +191,21 @@ class RunFolder:
         self._check_metrics(header["metrics"])
         return header["step"], state, header["metrics"]
 
-    def tables(self) -> Tables:
-        """All metrics."""
-        return Tables(*(self._table(name) for name in Tables._fields))
+    def newest(self, like: PyTree) -> tuple[Path, int, PyTree]:
+        """The newest checkpoint that is sound, its step and state; nothing in the folder changes."""
+        trouble: Exception = FileNotFoundError(f"{self.path} has no checkpoint yet")
+        for file in reversed(self.checkpoints()):
+            try:
+                step, state, _ = self._load(file, like)
+                return file, step, state
+            # Damaged, or replaced by a newer one at this very moment.
+            except (DamagedCheckpointError, FileNotFoundError) as error:
+                trouble = error
+        raise trouble
+
+    def tables(self, until: float = math.inf) -> Tables:
+        """All metrics, or those up to the checkpoint of a step."""
+        return Tables(*(self._table(name, until) for name in Tables._fields))
 
     def checksums(self) -> dict[str, str]:
         """Those of the metrics, by file, as the newest sound checkpoint knows them."""
@@ -211,8 +224,10 @@ class RunFolder:
             if checksum(part) != written:
                 raise DamagedCheckpointError(f"{part} is damaged: its checksum differs")
 
-    def _table(self, name: str) -> pa.Table:
+    def _table(self, name: str, until: float) -> pa.Table:
         found = sorted(self._parts(name).glob("*.parquet"))
+        if until < math.inf:
+            found = [part for part in found if part.stem.isdecimal() and int(part.stem) <= until]
         seeds = self.config["plan"].get("seeds", []) if found else []
         return concatenate(
             [SCHEMAS[name].empty_table(), *(read_part(part, name, seeds) for part in found)]

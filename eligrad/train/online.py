@@ -24,9 +24,11 @@ from typing import Any, SupportsFloat
 import jax
 import numpy as np
 
+from eligrad.agents import QLambda
 from eligrad.agents.streaming import Experience
 from eligrad.train import checkpoint
 from eligrad.train.observe import Dispatch, KeyBlocks
+from eligrad.train.plan import settings_of
 from eligrad.train.platform import return_freed_memory
 
 
@@ -34,6 +36,11 @@ class Online:
     """An agent that learns as it goes, one observation at a time."""
 
     def __init__(self, agent: Any, *, seed: int = 0) -> None:
+        if not isinstance(agent, QLambda):
+            raise TypeError(
+                f"agent is a {type(agent).__name__}; a QLambda of eligrad.agents is accepted, "
+                'QLambda(PRESETS["qrc"], default_network(shape, actions)) say'
+            )
         self.agent = agent
         self._key = jax.random.key(seed)
         self._keys = KeyBlocks(self._key)
@@ -113,6 +120,7 @@ class Online:
             "shape": list(self._shape),
             "dtype": np.dtype(self._dtype).name,
             "ending": self._ending is not None,
+            "settings": settings_of(self.agent.config),
         }
         checkpoint.save(Path(path), (self._key, self.state, self._ending), header)
 
@@ -130,6 +138,12 @@ class Online:
                 "Online.save is accepted"
             )
         online = cls(agent)
+        ours = settings_of(agent.config)
+        for name, theirs in header.get("settings", ours).items():
+            if ours.get(name) != theirs:
+                raise checkpoint.CheckpointError(
+                    f"{path} was saved with {name} = {theirs}; that of agent is {ours.get(name)}"
+                )
         blank = _blank_observation(header, Path(path))
         online._shape, online._dtype = blank.shape, blank.dtype
         ending = None

@@ -19,7 +19,6 @@ from eligrad.agents import (
     PPO,
     PRESETS,
     TITLES,
-    ActorCritic,
     ActorCriticConfig,
     DiscretePolicy,
     GaussianPolicy,
@@ -30,8 +29,9 @@ from eligrad.agents import (
     default_network,
     ppo_network,
 )
-from eligrad.envs import Discrete, Environment, HostEnvironment, make
+from eligrad.envs import Discrete, HostEnvironment, make
 from eligrad.envs.names import UnknownName
+from eligrad.train.fit import Agent, World, check_observations, number_of_actions
 
 CHUNK = 1000
 """Steps between two looks at the clock, the signals and the progress bar."""
@@ -41,8 +41,6 @@ EXPLORATION_FRACTION = 0.2
 """Share of the steps over which ε falls, unless told otherwise."""
 MOST_STEPS = 2**31 - 1
 
-World = Environment | HostEnvironment
-Agent = QLambda | ActorCritic
 Config = QLambdaConfig | ActorCriticConfig
 
 
@@ -119,11 +117,13 @@ def plan_in_file(content: Any, path: Path) -> Plan:
     return plan
 
 
-def world_of(plan: Plan, path: Path) -> World:
-    """The environment of a plan that a file holds.
+def world_of(plan: Plan, path: Path, given: Any = None) -> World:
+    """The environment of a plan that a file holds, or the one given in its place.
 
     A file may name a module, but not have it imported: whoever trusts it does that first.
     """
+    if given is not None:
+        return make_world(given, None if isinstance(given, World) else plan.max_episode_steps)
     module = module_of(str(plan.env))
     if module is not None and module not in sys.modules:
         raise ValueError(
@@ -226,10 +226,16 @@ def settings_of(config: Config) -> dict[str, Any]:
     }
 
 
-def make_world(env: str | World, max_episode_steps: int | None) -> World:
-    """The environment of a name; one that is made already is passed on."""
+def make_world(env: Any, max_episode_steps: int | None) -> World:
+    """The environment of a name, or of a Gymnasium class; one that is made already is passed on."""
     if isinstance(env, str):
         return make(env, max_episode_steps=max_episode_steps)
+    if isinstance(env, type) and issubclass(env, World):
+        raise TypeError(f"env is the class {env.__name__}; an object of it is accepted")
+    if not isinstance(env, World):
+        from eligrad.envs.gymnasium import GymnasiumEnvironment
+
+        return GymnasiumEnvironment(env, max_episode_steps=max_episode_steps)
     if max_episode_steps is not None:
         raise ValueError(
             f"max_episode_steps is {max_episode_steps}, but {env!r} is made already: it is for "
@@ -265,16 +271,6 @@ def _make_policy(env: World) -> DiscretePolicy | GaussianPolicy:
     return GaussianPolicy(ppo_network(shape, len(low), output_gain=0.01), low, high, space.shape)
 
 
-def number_of_actions(env: World) -> int:
-    """How many actions there are to choose from; continuous ones are refused."""
-    if isinstance(env.action_space, Discrete):
-        return env.action_space.n
-    raise ValueError(
-        f"{env.name!r} has continuous actions, of shape {env.action_space.shape}; these agents "
-        "choose among finitely many (a Discrete action space)"
-    )
-
-
 def make_params(env: World, changes: dict[str, Any]) -> Any:
     """The numbers of a JAX environment with some of them changed, by their path."""
     if isinstance(env, HostEnvironment):
@@ -303,21 +299,6 @@ def plain_params(changes: dict[str, Any] | None) -> dict[str, Any]:
                 f"{name} of env_params is {value}; finite numbers are accepted"
             ) from None
     return plain
-
-
-def check_observations(env: Environment, params: Any) -> None:
-    """Refuses an environment whose observations do not have the shape that it promises."""
-    key = jax.eval_shape(jax.random.key, 0)
-    state, first = jax.eval_shape(env.reset, key, params)
-    action = jax.ShapeDtypeStruct(env.action_space.shape, env.action_space.dtype)
-    following = jax.eval_shape(env.step, key, state, action, params).observation
-    promised = tuple(env.observation_space.shape)
-    for method, observation in (("reset", first), ("step", following)):
-        if observation.shape != promised:
-            raise ValueError(
-                f"{env.name!r}: {method} gives an observation of shape {observation.shape}; "
-                f"observation_space promises {promised}"
-            )
 
 
 def title(plan: Plan, env: World) -> str:

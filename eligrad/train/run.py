@@ -15,6 +15,7 @@ from eligrad.rules import _checks as check
 from eligrad.train import plan as planning
 from eligrad.train.crew import Crew
 from eligrad.train.engines import Engine, make_engine
+from eligrad.train.fit import check_networks
 from eligrad.train.folder import RunFolder
 from eligrad.train.plan import Agent, Plan, World
 from eligrad.train.session import Callback, Result, Session
@@ -25,7 +26,7 @@ Arguments = ParamSpec("Arguments")
 
 def prepare(
     agent: str | Agent,
-    env: str | World,
+    env: str | World | Callable[..., Any],
     *,
     steps: int | float,
     seeds: int | Sequence[int] = 1,
@@ -44,10 +45,11 @@ def prepare(
     """Trains `seeds` copies of an agent for `steps` environment steps each.
 
     `agent` is a name of `eligrad.agents.PRESETS`, with any field of its config to be changed given
-    by keyword (`lam=0.9`), or an agent of your own. `seeds` is their number or a list of them. A
-    setting that is a number may be a list with a value for each of these: all runs are one program,
-    whatever their settings. ε falls over `exploration_fraction` of the steps, unless
-    `exploration_steps` is given. Agents that learn from rollouts end with a whole one.
+    by keyword (`lam=0.9`), or an agent of your own. `env` is a name for `eligrad.envs.make`, an
+    environment, or a Gymnasium class or a function that makes one. `seeds` is their number or a
+    list of them. A setting that is a number may be a list with a value for each of these: all runs
+    are one program, whatever their settings. ε falls over `exploration_fraction` of the steps,
+    unless `exploration_steps` is given. Agents that learn from rollouts end with a whole one.
     With `out` the run is written to that new folder; an interrupted one goes on with `resume`.
     Runs in environments outside JAX may be shared out among `processes` (None: one for each core)
     by a script that guards its main part with `if __name__ == "__main__"`.
@@ -75,8 +77,7 @@ def prepare(
         raise ValueError(f"{sorted(settings)} go with an agent's name; set them in its config")
     else:
         made, settings = agent, planning.settings_of(agent.config)
-        if isinstance(made, QLambda):
-            planning.number_of_actions(world)
+        check_networks(made, world)
     rollout = settings.get("rollout", 1)
     steps = planning.whole_rollouts(steps, rollout)
     if chunk is not None:
@@ -121,7 +122,7 @@ def resume(
     *,
     steps: int | float | None = None,
     agent: Agent | None = None,
-    env: World | None = None,
+    env: World | Callable[..., Any] | None = None,
     processes: int | None = 1,
     progress: bool = False,
     sinks: Sequence[str] = (),
@@ -142,7 +143,7 @@ def resume(
         if (name is None) != (given is not None):
             how = "made by hand: pass it again" if name is None else f"{name!r}: pass no other"
             raise ValueError(f"the {what} of {folder.path} was {how}")
-    world = env if env is not None else planning.world_of(plan, folder.path)
+    world = planning.world_of(plan, folder.path, env)
     made = agent
     if made is None:
         made = planning.make_agent(str(plan.agent), plan.settings, world)

@@ -87,6 +87,8 @@ class Session:
         with Interruption() as interruption, held:
             if self.folder is not None and not self.restored:
                 self._restore(self.folder)
+            elif self.folder is not None:  # the plan may have grown
+                self.folder.write_config(self.folder.config | self.config)
             self.restored = True
             runs, steps = self.engine.count, self.plan.steps
             with Progress(self.title, runs, steps, self.step, self.show_progress) as bar:
