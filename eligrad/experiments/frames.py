@@ -15,6 +15,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from eligrad.envs.names import UnknownName
+from eligrad.experiments.configuration import shown
 
 if TYPE_CHECKING:
     # pandas tells a type checker of every kind that a column might be, and none that it is.
@@ -100,13 +101,3 @@ def differing_settings(runs: Table) -> list[str]:
 
 def _named(row: dict[Any, Any], setting: str) -> str:
     return f"{setting.replace('_', ' ')} {shown(row[SETTINGS + setting])}"
-
-
-def shown(value: Any) -> str:
-    """A setting's value as a figure prints it; small and large numbers as 3e-4 and 1e6."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        return str(value)
-    if value == 0 or 0.01 <= abs(value) < 1e5 or not np.isfinite(value):
-        return f"{value:g}"
-    mantissa, exponent = f"{value:e}".split("e")
-    return f"{float(mantissa):g}e{int(exponent)}"

@@ -15,7 +15,9 @@ from eligrad.experiments.configuration import Configuration
 
 RUNS, JOBS, FAILURES = "runs", "jobs", "failures"
 """Folders of a store: of finished runs, of what is being trained, of what went wrong."""
-
+STAGE_ONE, STAGE_TWO = "stage-1", "stage-2"
+"""Folders of the two-stage protocol: of the runs that configurations are chosen by, and of those
+that are reported."""
 
 _NUMBER = int | float | None
 _PLAN = {

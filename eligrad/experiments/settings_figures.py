@@ -15,8 +15,9 @@ import pandas as pd
 from eligrad.envs.names import UnknownName
 from eligrad.experiments import palette
 from eligrad.experiments.comparison import MEANINGS
+from eligrad.experiments.configuration import shown
 from eligrad.experiments.figures import add_legend, wrapped
-from eligrad.experiments.frames import SETTINGS, Table, configurations, differing_settings, shown
+from eligrad.experiments.frames import SETTINGS, Table, configurations, differing_settings
 from eligrad.train.figure import blank, save
 
 __all__ = ["heat_maps", "save", "sensitivity_curves"]

@@ -36,6 +36,8 @@ CHUNK = 1000
 CHECKPOINTS = 20
 """Checkpoints over a run, unless told otherwise."""
 MOST_STEPS = 2**31 - 1
+EXPLORATION_FRACTION = 0.2
+"""Share of the steps over which exploration falls to its least, unless told otherwise."""
 
 World = Environment | HostEnvironment
 Agent = QLambda | ActorCritic

@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 from eligrad.envs.names import UnknownName
-from eligrad.experiments import two_stage
 from eligrad.experiments.bootstrap import Bootstrap
 from eligrad.experiments.compare import compare
+from eligrad.experiments.records import STAGE_ONE
 from eligrad.experiments.statistics import holm
 from tests.experiments.tables import runs_of
 
@@ -169,7 +169,7 @@ def test_selection_is_pointed_out():
     assert "QRC(λ) was chosen by these very runs" in chosen.warnings[0]
     assert len(chosen.warnings) == 1
     assert not compare(a, b, bootstrap=QUICK).warnings
-    b["run"] = [f"sweep/{two_stage.STAGE_ONE}/runs/{run}" for run in b["run"]]
+    b["run"] = [f"sweep/{STAGE_ONE}/runs/{run}" for run in b["run"]]
     assert "QC(λ) was chosen by these very runs" in compare(a, b, bootstrap=QUICK).warnings[0]
 
 

@@ -11,7 +11,8 @@ import pytest
 from eligrad.envs.names import UnknownName
 from eligrad.experiments import figures, palette, settings_figures
 from eligrad.experiments.bootstrap import Bootstrap
-from eligrad.experiments.frames import configurations, shown
+from eligrad.experiments.configuration import shown
+from eligrad.experiments.frames import configurations
 from tests.experiments.tables import runs_of
 
 QUICK = Bootstrap(resamples=100)
@@ -192,7 +193,7 @@ def test_settings_that_cannot_be_shown():
     ("value", "text"),
     [(1e-4, "1e-4"), (3e-5, "3e-5"), (0.01, "0.01"), (0, "0"), (-2e-3, "-2e-3"), (1e6, "1e6"),
      ("obgd", "obgd"), (np.nan, "nan"), (np.inf, "inf"), (True, "True"),
-     (np.float64(0.95), "0.95")],
+     (np.float64(0.95), "0.95"), (np.int64(1_000_448), "1000448"), (10**6, "1e6")],
 )  # fmt: skip
 def test_values_as_shown(value, text):
     assert shown(value) == text
