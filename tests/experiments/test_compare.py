@@ -178,6 +178,9 @@ def test_variants_are_told_apart_by_their_settings():
     b = runs_of("qrc", {"A": [1.0, 2.0]}, **{"settings.lam": 0.9, "settings.beta": 1.0})
     result = compare(a, b, bootstrap=QUICK)
     assert (result.a, result.b) == ("QRC(λ), lam 0.8", "QRC(λ), lam 0.9")
+    other = a.assign(**{"env_params.gravity": 5.0, "config_hash": "other"})
+    result = compare(a, other, bootstrap=QUICK)
+    assert (result.a, result.b) == ("QRC(λ), gravity default", "QRC(λ), gravity 5")
     again = compare(a, a.assign(seed=a["seed"] + 10), bootstrap=QUICK)
     assert (again.a, again.b) == ("QRC(λ) (first)", "QRC(λ) (second)")
 

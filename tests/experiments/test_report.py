@@ -139,8 +139,23 @@ def test_what_no_setting_tells_apart_is_not_averaged():
     labels = [each["label"] for each in data["algorithms"]]
     assert len(labels) == 3
     assert "QRC(λ), steps 500" in labels
-    assert "QRC(λ), steps 1,000, configuration abcdef" in labels
+    assert "QRC(λ), steps 1000, configuration abcdef" in labels
+    assert data["differing"] == ["steps"]
     assert all(row["seeds"] == 3 for row in data["statistics"])
+
+
+def test_what_differs_is_in_the_page_whatever_it_is():
+    """Also flags and whole numbers, in their order."""
+    changes = [{"importance_sampling": flag} for flag in (True, False)]
+    those = made(agents=("gradient-ppo",), changes=changes, seeds=2)
+    those.runs["max_episode_steps"] = pd.array([70, 50] * 2, dtype="Int64")
+    those.runs["env_params.gravity"] = [np.nan, 5.0] * 2
+    those.runs["config_hash"] += those.runs["max_episode_steps"].astype(str)
+    data = embedded(page_of(those))
+    assert data["differing"] == ["importance_sampling", "env_params.gravity", "max_episode_steps"]
+    assert [tuple(each["settings"].values()) for each in data["algorithms"]] == [
+        (False, 5.0, 50), (False, 70), (True, 5.0, 50), (True, 70),
+    ]  # fmt: skip
 
 
 def test_with_many_algorithms_the_best_of_each_agent_is_shown():
