@@ -11,9 +11,8 @@ import pandas as pd
 import tyro
 
 from eligrad.experiments.compare import compare
+from eligrad.experiments.records import STAGE_ONE
 from eligrad.experiments.store import load_runs
-
-FIRST_STAGE = "stage-1"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,4 +44,4 @@ def main(arguments: list[str]) -> int:
 def _runs(path: Path) -> pd.DataFrame:
     runs = load_runs(path)
     # Runs that a configuration was chosen by flatter it, from wherever one looks at them.
-    return runs.assign(stage=1) if FIRST_STAGE in path.resolve().parts else runs
+    return runs.assign(stage=1) if STAGE_ONE in path.resolve().parts else runs

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from eligrad.experiments.records import STAGE_ONE, STAGE_TWO
+
 
 @dataclasses.dataclass(frozen=True)
 class Place:
@@ -98,23 +100,23 @@ class TwoStage:
         plan = two_stage.TwoStage.of(read_spec(self.spec))
         store = self.store or Path("runs") / self.spec.stem
         words = ["two-stage", str(self.spec)]
-        print(f"stage 1: {len(plan.runs)} runs, to {store / two_stage.STAGE_ONE}")
-        code = self._stage(plan, two_stage.STAGE_ONE, plan.runs, store, words)
+        print(f"stage 1: {len(plan.runs)} runs, to {store / STAGE_ONE}")
+        code = self._stage(plan, STAGE_ONE, plan.runs, store, words)
         if code:
             return code
         candidates, choices = plan.choose(store)
         two_stage.write_choice(plan, store, candidates, choices)
         print(two_stage.choice_as_text(plan, candidates, choices))
         fresh = plan.second_stage(choices)
-        print(f"\nstage 2: {len(fresh)} runs, to {store / two_stage.STAGE_TWO}")
-        return self._stage(plan, two_stage.STAGE_TWO, fresh, store, words)
+        print(f"\nstage 2: {len(fresh)} runs, to {store / STAGE_TWO}")
+        return self._stage(plan, STAGE_TWO, fresh, store, words)
 
     def _stage(self, plan: Any, stage: str, runs: Any, store: Path, words: list[str]) -> int:
         from eligrad.experiments import two_stage
 
         place, progress = self.place.make(store), self.place.progress
         report = two_stage.run_stage(runs, store, stage, place, plan.spec, progress)
-        last = stage == two_stage.STAGE_TWO
+        last = stage == STAGE_TWO
         code = _tell(report, words, self.store, outcome=last)
         # Runs of stage 1 that failed count as the worst: they do not keep stage 2 from running.
         return 0 if code == 1 and not last else code

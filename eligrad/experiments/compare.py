@@ -17,14 +17,12 @@ from scipy import special, stats
 from eligrad.experiments.bootstrap import STANDARD, Bootstrap
 from eligrad.experiments.comparison import Comparison, OnEnvironment, Side
 from eligrad.experiments.frames import Table, labelled, require
+from eligrad.experiments.records import STAGE_ONE
 from eligrad.experiments.statistics import difference, holm, probability_of_improvement
 from eligrad.train.curve import mean_and_error
 
 POWER = 0.8
 """How often a difference is found that counts as one that could have been seen."""
-
-STAGE_ONE = "stage-1"
-"""Folder of the runs by which configurations are chosen."""
 
 _NEEDED = (
     "run",

@@ -6,6 +6,8 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -82,3 +84,15 @@ def _canonical(value: Any) -> Any:
     if isinstance(value, (bool, str)) or value is None:
         return value
     return float(value) + 0.0  # + 0.0: there is one zero
+
+
+def shown(value: Any) -> str:
+    """A setting's value as figures and tables print it; small and large numbers as 3e-4 and 1e6."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return str(value)
+    if isinstance(value, numbers.Integral) and float(f"{value:g}") != value:
+        return str(value)  # a number of steps that six digits do not hold
+    if value == 0 or 0.01 <= abs(value) < 1e5 or not math.isfinite(value):
+        return f"{value:g}"
+    mantissa, exponent = f"{value:e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}"

@@ -19,7 +19,7 @@ from eligrad.experiments.curves import learning_curves as curves_of
 from eligrad.experiments.frames import Table, labelled, require, scores
 from eligrad.experiments.palette import Style
 from eligrad.experiments.statistics import Bounds, bounds_of, normalise, performance_profile
-from eligrad.train.curve import POINTS, mean_and_error
+from eligrad.train.curve import POINTS, have_a_value, mean_and_error
 from eligrad.train.figure import blank, draw_mean, save
 
 __all__ = ["learning_curves", "performance_profiles", "save", "speed_bars"]
@@ -78,7 +78,7 @@ def learning_curves(runs: Table, episodes: Table, points: int = POINTS) -> Any:
         for line in lines:
             mine = line.runs[line.runs["env"] == env]
             rows = here.loc[list(mine["run"])].to_numpy()
-            known = rows[~np.isnan(rows).all(axis=1)]
+            known = rows[have_a_value(rows)]
             if len(known):
                 draw_mean(panel, at, known, **line.look, linewidth=1.8)
             for what, count in (

@@ -2,7 +2,8 @@
 
 A table of runs is a pandas DataFrame with one row for each run (one configuration, one seed) and at
 least the columns run, agent, title, env, seed, steps, step, finished, config_hash, diverged_step,
-the scores (return_last, return_all, return_area) and `settings.<name>` for each setting.
+the scores (return_last, return_all, return_area) and `settings.<name>` for each setting. Where runs
+differ in their environment's own numbers, `env_params.<name>` and max_episode_steps say so.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from eligrad.envs.names import UnknownName
+from eligrad.experiments.configuration import shown
 
 if TYPE_CHECKING:
     # pandas tells a type checker of every kind that a column might be, and none that it is.
@@ -24,6 +26,8 @@ else:
 
 SETTINGS = "settings."
 """What the columns of settings begin with."""
+ENV_PARAMS = "env_params."
+"""What the columns of an environment's parameters begin with."""
 
 Scores = dict[str, Float[np.ndarray, "_"]]
 """For each environment, by name, the scores of its runs."""
@@ -62,8 +66,7 @@ def configurations(runs: Table, column: str = "return_last") -> Table:
     Columns: config_hash, agent, title, env, the settings, mean, error, scored, runs, diverged. Runs
     in which no episode ended have no score: `runs` counts them, mean and `scored` do not.
     """
-    settings = [name for name in map(str, runs.columns) if name.startswith(SETTINGS)]
-    same = ["agent", "title", "env", *settings]
+    same = ["agent", "title", "env", *_columns(runs, SETTINGS)]
     require(runs, ["config_hash", *same, column, "diverged_step"], "runs")
     groups = runs.groupby("config_hash", sort=False)
     table = groups[same].first()
@@ -74,39 +77,65 @@ def configurations(runs: Table, column: str = "return_last") -> Table:
 
 
 def labelled(runs: Table) -> Table:
-    """`runs` with a column `label`: the agent's title, and the settings in which its runs differ.
+    """`runs` with a column `label`: the agent's title, and what tells its runs apart.
 
-    Settings that differ only from one environment to the next are not named.
+    Runs with one label in one environment are of one configuration, so that they may be averaged.
+    Named are the settings in which an agent's runs differ, and the parameters and the limit in
+    which an environment does; steps, and at last the hash, where those leave several together.
+    What differs only from one environment to the next is not named.
     """
-    require(runs, ["agent", "title", "env"], "runs")
-    differing = {agent: differing_settings(group) for agent, group in runs.groupby("agent")}
-    labels = [
-        ", ".join([row["title"], *(_named(row, name) for name in differing[row["agent"]])])
-        for row in runs.to_dict("records")
-    ]
-    return runs.assign(label=labels)
+    require(runs, ["agent", "title", "env", "steps", "config_hash"], "runs")
+    world = differing(runs, _world_columns(runs))
+    named = {
+        agent: [*differing(group, _columns(group, SETTINGS)), *world]
+        for agent, group in runs.groupby("agent")
+    }
+    label = pd.Series(
+        [
+            ", ".join([row["title"], *(_named(row, each) for each in named[row["agent"]])])
+            for row in runs.to_dict("records")
+        ]
+    )
+    table = runs.reset_index(drop=True)
+    for column, words in (
+        ("steps", "steps " + table["steps"].map(shown)),
+        ("config_hash", "configuration " + table["config_hash"].str[:6]),
+    ):
+        several = table[column].groupby([table["env"], label]).transform("nunique") > 1
+        label = label.mask(several, label + ", " + words)
+    return runs.assign(label=label.to_numpy())
 
 
 def differing_settings(runs: Table) -> list[str]:
     """Names of the settings that have several values within an environment."""
+    return [column.removeprefix(SETTINGS) for column in differing(runs, _columns(runs, SETTINGS))]
+
+
+def fixed_columns(runs: Table) -> list[str]:
+    """Columns of all that was set for a configuration, but for agent and environment."""
+    return [*_columns(runs, SETTINGS), *_world_columns(runs), "steps"]
+
+
+def _world_columns(runs: Table) -> list[str]:
+    limit = [name for name in runs.columns if name == "max_episode_steps"]
+    return [*_columns(runs, ENV_PARAMS), *limit]
+
+
+def _columns(runs: Table, prefix: str) -> list[str]:
+    return [name for name in map(str, runs.columns) if name.startswith(prefix)]
+
+
+def differing(runs: Table, columns: Iterable[str]) -> list[str]:
+    """Those with several values within an environment; none is a value."""
+    # As text, since a value may be a list.
+    texts = {column: runs[column].map(str).where(runs[column].notna(), "") for column in columns}
     return [
-        str(column).removeprefix(SETTINGS)
-        for column in runs.columns
-        if str(column).startswith(SETTINGS)
-        # As text, since a setting may be a list.
-        and (runs[column].map(str).groupby(runs["env"]).nunique() > 1).any()
+        column for column, text in texts.items() if (text.groupby(runs["env"]).nunique() > 1).any()
     ]
 
 
-def _named(row: dict[Any, Any], setting: str) -> str:
-    return f"{setting.replace('_', ' ')} {shown(row[SETTINGS + setting])}"
-
-
-def shown(value: Any) -> str:
-    """A setting's value as a figure prints it; small and large numbers as 3e-4 and 1e6."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        return str(value)
-    if value == 0 or 0.01 <= abs(value) < 1e5 or not np.isfinite(value):
-        return f"{value:g}"
-    mantissa, exponent = f"{value:e}".split("e")
-    return f"{float(mantissa):g}e{int(exponent)}"
+def _named(row: dict[Any, Any], column: str) -> str:
+    value = row[column]
+    missing = pd.api.types.is_scalar(value) and pd.isna(value)
+    name = column.removeprefix(SETTINGS).removeprefix(ENV_PARAMS).replace("_", " ")
+    return f"{name} {'default' if missing else shown(value)}"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
+
+import numpy as np
 
 from eligrad.agents import TITLES
 from eligrad.experiments.claims import Store
-from eligrad.experiments.configuration import Configuration, Run
+from eligrad.experiments.configuration import Configuration, Run, shown
 from eligrad.experiments.records import read_folder
 from eligrad.experiments.sweep import Report
+from eligrad.train.curve import mean_and_error
 
 _MEASURES = {"return_last": "last 10 %", "return_area": "area"}
 MOST_ROWS = 60
@@ -31,7 +33,7 @@ def as_text(report: Report) -> str:
                 TITLES[str(configuration.agent)],
                 str(configuration.env),
                 f"{len(known)}/{len(runs)}",
-                *(_mean_and_error([each[name] for each in known]) for name in _MEASURES),
+                *(_cell([each[name] for each in known]) for name in _MEASURES),
                 _rate(known),
                 differences(configuration, configurations),
             )
@@ -68,25 +70,17 @@ def own_fields(configuration: Configuration) -> dict[str, Any]:
     }
 
 
-def shown(value: Any) -> str:
-    """A setting as people write it."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def _summary(store: Store, run: Run) -> dict[str, Any] | None:
     folder = store.run_folder(run)
     return read_folder(folder, store.path)[0].summary if folder.is_dir() else None
 
 
-def _mean_and_error(values: list[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
-        return "–"
-    mean = math.fsum(known) / len(known)
-    if len(known) == 1:
-        return f"{mean:.4g}"
-    variance = math.fsum((value - mean) ** 2 for value in known) / (len(known) - 1)
-    return f"{mean:.4g} ± {math.sqrt(variance / len(known)):.2g}"
+def _cell(values: list[float | None]) -> str:
+    """Mean and standard error of those that are known."""
+    known = np.array([value for value in values if value is not None])
+    mean, error = mean_and_error(known)
+    spread = f" ± {error:.2g}" if len(known) > 1 else ""
+    return f"{mean:.4g}{spread}" if len(known) else "–"
 
 
 def _rate(summaries: list[dict[str, Any]]) -> str:

@@ -15,7 +15,9 @@ from eligrad.experiments.configuration import Configuration
 
 RUNS, JOBS, FAILURES = "runs", "jobs", "failures"
 """Folders of a store: of finished runs, of what is being trained, of what went wrong."""
-
+STAGE_ONE, STAGE_TWO = "stage-1", "stage-2"
+"""Folders of the two-stage protocol: of the runs that configurations are chosen by, and of those
+that are reported."""
 
 _NUMBER = int | float | None
 _PLAN = {
@@ -130,8 +132,10 @@ def _summary_of(summary: dict[str, Any], index: int) -> dict[str, Any]:
 def _expect(content: dict[Any, Any], kinds: dict[Any, Any]) -> None:
     """Refuses values that are no such things: whoever reads runs counts on them."""
     for name, kind in kinds.items():
-        if not isinstance(content[name], kind):
-            raise ValueError(f"{name} is {content[name]!r:.80}")
+        value = content[name]
+        # Tables hold 64 bits.
+        if not isinstance(value, kind) or (isinstance(value, int) and abs(value) >= 2**63):
+            raise ValueError(f"{name} is {value!r:.80}")
 
 
 def _step_reached(folder: Path) -> int:

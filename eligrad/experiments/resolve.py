@@ -13,7 +13,6 @@ from eligrad.experiments.configuration import Configuration, Run
 from eligrad.experiments.spec import Spec, SpecError, Sweep
 from eligrad.train import plan as planning
 
-EXPLORATION_FRACTION = 0.2
 _RUN_FIELDS = ("exploration_fraction", "max_episode_steps", "steps")
 _ENV_PARAMS = "env_params."
 
@@ -104,7 +103,7 @@ def _explored(
         return settings
     if fraction is not None and "exploration_steps" in settings:
         raise SpecError("exploration_fraction and exploration_steps are both set; one is enough")
-    fraction = EXPLORATION_FRACTION if fraction is None else fraction
+    fraction = planning.EXPLORATION_FRACTION if fraction is None else fraction
     if not 0 <= fraction <= 1:
         raise SpecError(f"exploration_fraction is {fraction}; values in [0, 1] are accepted")
     return {"exploration_steps": fraction * about["steps"]} | settings

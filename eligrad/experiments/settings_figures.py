@@ -15,8 +15,16 @@ import pandas as pd
 from eligrad.envs.names import UnknownName
 from eligrad.experiments import palette
 from eligrad.experiments.comparison import MEANINGS
+from eligrad.experiments.configuration import shown
 from eligrad.experiments.figures import add_legend, wrapped
-from eligrad.experiments.frames import SETTINGS, Table, configurations, differing_settings, shown
+from eligrad.experiments.frames import (
+    SETTINGS,
+    Table,
+    configurations,
+    differing,
+    differing_settings,
+    fixed_columns,
+)
 from eligrad.train.figure import blank, save
 
 __all__ = ["heat_maps", "save", "sensitivity_curves"]
@@ -119,7 +127,8 @@ def heat_maps(runs: Table, x: str, y: str, column: str = "return_last") -> Any:
             panel.set_title(f"{palette.style(agent).title}\n{env}", fontsize=10)
             panel.set(xlabel=x, ylabel=y)
         figure.colorbar(image, ax=panels[:, number], label=column, shrink=0.8)
-    others = set(differing_settings(runs)) - {x, y}
+    swept = differing(runs, fixed_columns(runs))
+    others = {column.removeprefix(SETTINGS) for column in swept} - {x, y}
     note = f", with the best of the other settings ({', '.join(sorted(others))})" if others else ""
     note = wrapped(f"{MEANINGS.get(column, column)}{note}; the best one framed", figure)
     figure.suptitle(note, fontsize="small")

@@ -13,10 +13,12 @@ import pyarrow as pa
 from eligrad._damaged import DamagedFileError, DamagedFileWarning
 from eligrad.agents import TITLES
 from eligrad.experiments.claims import what_is_wrong
+from eligrad.experiments.frames import ENV_PARAMS, SETTINGS
 from eligrad.experiments.records import Record, scan
 from eligrad.train.metrics import concatenate
 from eligrad.train.tables import SCHEMAS, read_part
 
+_WHOLE = ("max_episode_steps", "diverged_step")
 _OUTCOME = ("return_last", "return_all", "return_area", "seconds", "steps_per_second")
 
 
@@ -24,14 +26,14 @@ def load_runs(path: str | Path) -> pd.DataFrame:
     """One row for each run of a store, of a folder of run folders, or of one run folder.
 
     Columns: run, agent, title, env, seed, steps (planned), step (reached), finished, config_hash,
-    diverged_step, return_last, return_all, return_area, seconds, steps_per_second, and
-    settings.NAME for each setting of the agents. What a run has not is missing (NaN).
+    max_episode_steps, diverged_step, return_last, return_all, return_area, seconds,
+    steps_per_second, settings.NAME for each setting of the agents, and env_params.NAME for each
+    parameter of an environment that was changed. What a run has not is missing (NaN).
     """
     rows = [_row(record) for record in scan(path)]
     leading = ["run", "agent", "title", "env", "seed", "steps", "step", "finished", "config_hash"]
-    frame = pd.DataFrame(rows, columns=None if rows else [*leading, "diverged_step", *_OUTCOME])
-    frame["diverged_step"] = frame["diverged_step"].astype("Int64")
-    return frame.astype(dict.fromkeys(_OUTCOME, "float64"))
+    frame = pd.DataFrame(rows, columns=None if rows else [*leading, *_WHOLE, *_OUTCOME])
+    return frame.astype(dict.fromkeys(_WHOLE, "Int64") | dict.fromkeys(_OUTCOME, "float64"))
 
 
 def _row(record: Record) -> dict[str, Any]:
@@ -42,9 +44,11 @@ def _row(record: Record) -> dict[str, Any]:
         "steps": configuration.steps,
         "step": record.step,
         "finished": record.finished,
+        "max_episode_steps": configuration.max_episode_steps,
         "diverged_step": outcome.get("diverged_step"),
         **{name: outcome.get(name) for name in _OUTCOME},
-        **{f"settings.{name}": value for name, value in configuration.settings.items()},
+        **{SETTINGS + name: value for name, value in configuration.settings.items()},
+        **{ENV_PARAMS + name: value for name, value in configuration.env_params.items()},
     }
 
 

@@ -19,13 +19,12 @@ from eligrad.experiments.choice import Candidates, Choice
 from eligrad.experiments.configuration import Configuration, Run
 from eligrad.experiments.executors import Executor
 from eligrad.experiments.outcome import differences, own_fields
-from eligrad.experiments.records import read_folder
+from eligrad.experiments.records import STAGE_ONE, read_folder
 from eligrad.experiments.resolve import resolve
 from eligrad.experiments.spec import Spec, SpecError
 from eligrad.experiments.sweep import Report, Store, train_runs
 from eligrad.train.files import write_json
 
-STAGE_ONE, STAGE_TWO = "stage-1", "stage-2"
 SHOWN = 10
 """Configurations of each agent that a table shows."""
 

@@ -8,7 +8,7 @@ like any other.
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Bool, Float, Shaped
 
 LAST = 0.1
 """Share of the steps whose episodes count as the end of training."""
@@ -44,6 +44,11 @@ def align(
     newest = np.maximum.accumulate(np.where(counts > 0, np.arange(len(grid)), -1))
     means = sums / np.maximum(counts, 1)
     return np.where((newest >= 0) & (grid <= reached), means[newest], np.nan)
+
+
+def have_a_value(rows: Float[np.ndarray, "runs points"]) -> Bool[np.ndarray, "runs"]:
+    """Which runs have a curve at all; one that never ended an episode is in no mean of curves."""
+    return np.asarray(~np.isnan(rows).all(axis=1))
 
 
 def area(returns: Shaped[np.ndarray, "episodes"], lengths: Shaped[np.ndarray, "episodes"]) -> float:

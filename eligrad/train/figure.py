@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from eligrad.train.curve import align, even_grid, mean_and_error
+from eligrad.train.curve import align, even_grid, have_a_value, mean_and_error
 from eligrad.train.files import replacing
 from eligrad.train.metrics import Tables
 
@@ -32,9 +32,11 @@ def draw(tables: Tables, seeds: Sequence[int], steps: int, title: str, path: Pat
     axis = figure.add_subplot()
     for row in each:
         axis.plot(at, row, color=_COLOUR, linewidth=0.7, alpha=0.35)
-    several = len(seeds) > 1
+    known = each[have_a_value(each)]
+    several, silent = len(seeds) > 1, len(seeds) - len(known)
     label = f"mean of {len(seeds)} seeds, ± standard error" if several else f"seed {seeds[0]}"
-    draw_mean(axis, at, each, color=_COLOUR, label=label)
+    label += f"; without {silent} that ended no episode" if silent else ""
+    draw_mean(axis, at, known, color=_COLOUR, label=label)
     axis.set(title=title, xlabel="environment steps", ylabel="return of an episode")
     axis.set_xlim(0, steps)
     axis.xaxis.set_major_formatter("{x:,.0f}")

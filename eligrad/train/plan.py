@@ -40,6 +40,8 @@ CHECKPOINTS = 20
 EXPLORATION_FRACTION = 0.2
 """Share of the steps over which ε falls, unless told otherwise."""
 MOST_STEPS = 2**31 - 1
+EXPLORATION_FRACTION = 0.2
+"""Share of the steps over which exploration falls to its least, unless told otherwise."""
 
 Config = QLambdaConfig | ActorCriticConfig
 

@@ -78,6 +78,7 @@ def made(
                     "steps": steps,
                     "step": steps,
                     "finished": True,
+                    "max_episode_steps": None,
                     "diverged_step": None,
                     "return_last": last.mean(),
                     "return_all": returns.mean(),
@@ -92,5 +93,5 @@ def made(
             about_run = {"configuration": dataclasses.asdict(configuration), "sessions": sessions}
             configs[run] = about_run
     runs = pd.DataFrame(rows)
-    runs["diverged_step"] = runs["diverged_step"].astype("Int64")
+    runs = runs.astype({"max_episode_steps": "Int64", "diverged_step": "Int64"})
     return Made(runs, pd.concat(episodes, ignore_index=True), configs)

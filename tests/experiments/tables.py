@@ -14,7 +14,8 @@ def runs_of(
     agent: str, scores: Mapping[str, Sequence[float]], first_seed: int = 0, **columns: Any
 ) -> pd.DataFrame:
     """Finished runs of one configuration: for each environment, scores by seed."""
-    settings = {name: value for name, value in columns.items() if name.startswith("settings.")}
+    fixed = ("settings.", "env_params.", "max_episode_steps", "steps")
+    settings = {name: value for name, value in columns.items() if name.startswith(fixed)}
     rows = [
         {
             "run": f"{env}-{agent}-{sorted(settings.items())}-s{seed}",

@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 from eligrad.envs.names import UnknownName
-from eligrad.experiments import two_stage
 from eligrad.experiments.bootstrap import Bootstrap
 from eligrad.experiments.compare import compare
+from eligrad.experiments.records import STAGE_ONE
 from eligrad.experiments.statistics import holm
 from tests.experiments.tables import runs_of
 
@@ -169,7 +169,7 @@ def test_selection_is_pointed_out():
     assert "QRC(λ) was chosen by these very runs" in chosen.warnings[0]
     assert len(chosen.warnings) == 1
     assert not compare(a, b, bootstrap=QUICK).warnings
-    b["run"] = [f"sweep/{two_stage.STAGE_ONE}/runs/{run}" for run in b["run"]]
+    b["run"] = [f"sweep/{STAGE_ONE}/runs/{run}" for run in b["run"]]
     assert "QC(λ) was chosen by these very runs" in compare(a, b, bootstrap=QUICK).warnings[0]
 
 
@@ -178,6 +178,9 @@ def test_variants_are_told_apart_by_their_settings():
     b = runs_of("qrc", {"A": [1.0, 2.0]}, **{"settings.lam": 0.9, "settings.beta": 1.0})
     result = compare(a, b, bootstrap=QUICK)
     assert (result.a, result.b) == ("QRC(λ), lam 0.8", "QRC(λ), lam 0.9")
+    other = a.assign(**{"env_params.gravity": 5.0, "config_hash": "other"})
+    result = compare(a, other, bootstrap=QUICK)
+    assert (result.a, result.b) == ("QRC(λ), gravity default", "QRC(λ), gravity 5")
     again = compare(a, a.assign(seed=a["seed"] + 10), bootstrap=QUICK)
     assert (again.a, again.b) == ("QRC(λ) (first)", "QRC(λ) (second)")
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 from eligrad.experiments.configuration import Configuration, Run, fingerprint
+from eligrad.experiments.outcome import differences
 
 ONE = Configuration(
     agent="qrc",
@@ -69,3 +70,9 @@ def test_a_plan_of_several_runs_gives_each_its_own():
     first, second, third = (Configuration.of_plan(plan, run) for run in range(3))
     assert first == third == ONE
     assert second.settings["lam"] == 0.9
+
+
+def test_a_table_prints_values_as_figures_do():
+    other = dataclasses.replace(ONE, settings=ONE.settings | {"step_size": 3e-5}, steps=1_000_448)
+    assert differences(ONE, [ONE, other]) == "step_size=1e-4, steps=1000"
+    assert differences(other, [ONE, other]) == "step_size=3e-5, steps=1000448"

@@ -11,7 +11,8 @@ import pytest
 from eligrad.envs.names import UnknownName
 from eligrad.experiments import figures, palette, settings_figures
 from eligrad.experiments.bootstrap import Bootstrap
-from eligrad.experiments.frames import configurations, shown
+from eligrad.experiments.configuration import shown
+from eligrad.experiments.frames import configurations
 from tests.experiments.tables import runs_of
 
 QUICK = Bootstrap(resamples=100)
@@ -73,6 +74,33 @@ def test_variants_of_an_agent_differ_in_dash():
     assert (first.label, second.label) == ("QRC(λ), lam 0.8", "QRC(λ), lam 0.9")
     assert first.style.colour == second.style.colour == palette.BLUE
     assert first.style.dash != second.style.dash
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "names"),
+    [
+        ("env_params.gravity", (9.5, np.nan), ("gravity 9.5", "gravity default")),
+        ("max_episode_steps", (50, 70), ("max episode steps 50", "max episode steps 70")),
+        ("steps", (1000, 1_000_448), ("steps 1000", "steps 1000448")),
+        ("config_hash", ("abcdef0", "fedcba9"), ("configuration abcdef", "configuration fedcba")),
+    ],
+)
+def test_other_problems_are_other_lines(column, values, names):
+    """Two runs of each, with all settings equal: what no setting tells apart is not averaged."""
+    both = [
+        runs_of("qrc", {"A": [score, score]}, **{"settings.lam": 0.8, column: value})
+        for value, score in zip(values, (0.0, 10.0), strict=True)
+    ]
+    lines = figures.lines_of(pd.concat(both))
+    assert [line.label for line in lines] == [f"QRC(λ), {name}" for name in names]
+    assert [list(line.runs["return_last"]) for line in lines] == [[0.0, 0.0], [10.0, 10.0]]
+
+
+def test_agents_on_different_problems_say_which():
+    qrc = runs_of("qrc", {"A": [1.0]}, **{"env_params.gravity": 5.0})
+    qc = runs_of("qc", {"A": [1.0]}, **{"env_params.gravity": 9.5})
+    labels = [line.label for line in figures.lines_of(pd.concat([qrc, qc]))]
+    assert labels == ["QRC(λ), gravity 5", "QC(λ), gravity 9.5"]
 
 
 def test_settings_that_go_with_the_environment_make_no_variants():
@@ -165,7 +193,10 @@ def test_heat_maps():
     figure = settings_figures.heat_maps(sweep(), "lam", "rule")
     panel = figure.axes[0]
     np.testing.assert_allclose(panel.images[0].get_array(), [[10.0, 11.0]])
-    assert "step_size" in words(figure)
+    assert "other settings (step_size);" in words(figure)
+    worlds = sweep().assign(**{"env_params.g": [1.0, 2.0] * 6})
+    figure = settings_figures.heat_maps(worlds, "lam", "rule")
+    assert "(env_params.g, step_size);" in " ".join(words(figure).split())
     figure = settings_figures.heat_maps(sweep(), "lam", "step_size")
     panel = figure.axes[0]
     expected = [[8.1, 9.1], [9.0, 10.0], [10.0, 11.0]]
@@ -192,7 +223,7 @@ def test_settings_that_cannot_be_shown():
     ("value", "text"),
     [(1e-4, "1e-4"), (3e-5, "3e-5"), (0.01, "0.01"), (0, "0"), (-2e-3, "-2e-3"), (1e6, "1e6"),
      ("obgd", "obgd"), (np.nan, "nan"), (np.inf, "inf"), (True, "True"),
-     (np.float64(0.95), "0.95")],
+     (np.float64(0.95), "0.95"), (np.int64(1_000_448), "1000448"), (10**6, "1e6")],
 )  # fmt: skip
 def test_values_as_shown(value, text):
     assert shown(value) == text

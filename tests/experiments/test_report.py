@@ -68,6 +68,28 @@ def test_curves_against_a_loop_over_episodes():
         np.testing.assert_allclose(floats(curve["error"]), error, **ROUNDED)
 
 
+def silenced(those: Made, *places: int) -> Made:
+    """The same, but these runs have ended no episode."""
+    silent = those.runs["run"].iloc[list(places)]
+    those.runs.loc[those.runs["run"].isin(silent), ["return_last", "return_all", "return_area"]] = (
+        np.nan
+    )
+    those.episodes = those.episodes[~those.episodes["run"].isin(silent)]
+    return those
+
+
+def test_a_seed_without_an_episode_is_in_no_mean_and_is_counted():
+    all_of_it, data = data_of(made()), data_of(silenced(made(), 1))
+    before, curve = all_of_it["curves"][0], data["curves"][0]
+    assert (curve["seeds"], curve["without_episode"]) == ([0, 2], 1)
+    assert curve["each"] == [before["each"][0], before["each"][2]]
+    mean = (floats(before["each"][0]) + floats(before["each"][2])) / 2
+    np.testing.assert_allclose(floats(curve["mean"]), mean, rtol=2 * ROUNDED["rtol"])
+    assert data["curves"][1] == all_of_it["curves"][1]
+    assert data["facts"].endswith("none diverged · 1 without an episode")
+    assert "without an episode" not in all_of_it["facts"]
+
+
 def test_statistics_of_seeds():
     those = made()
     qrc = those.runs["agent"] == "qrc"
@@ -139,8 +161,23 @@ def test_what_no_setting_tells_apart_is_not_averaged():
     labels = [each["label"] for each in data["algorithms"]]
     assert len(labels) == 3
     assert "QRC(λ), steps 500" in labels
-    assert "QRC(λ), steps 1,000, configuration abcdef" in labels
+    assert "QRC(λ), steps 1000, configuration abcdef" in labels
+    assert data["differing"] == ["steps"]
     assert all(row["seeds"] == 3 for row in data["statistics"])
+
+
+def test_what_differs_is_in_the_page_whatever_it_is():
+    """Also flags and whole numbers, in their order."""
+    changes = [{"importance_sampling": flag} for flag in (True, False)]
+    those = made(agents=("gradient-ppo",), changes=changes, seeds=2)
+    those.runs["max_episode_steps"] = pd.array([70, 50] * 2, dtype="Int64")
+    those.runs["env_params.gravity"] = [np.nan, 5.0] * 2
+    those.runs["config_hash"] += those.runs["max_episode_steps"].astype(str)
+    data = embedded(page_of(those))
+    assert data["differing"] == ["importance_sampling", "env_params.gravity", "max_episode_steps"]
+    assert [tuple(each["settings"].values()) for each in data["algorithms"]] == [
+        (False, 5.0, 50), (False, 70), (True, 5.0, 50), (True, 70),
+    ]  # fmt: skip
 
 
 def test_with_many_algorithms_the_best_of_each_agent_is_shown():
@@ -256,6 +293,7 @@ def test_runs_without_an_episode():
     data = embedded(page_of(those))
     assert data["statistics"][0]["last"] == {"mean": None, "error": None}
     assert set(data["curves"][0]["mean"]) == {None}
+    assert data["curves"][0]["without_episode"] == 3
     assert data["aggregate"] == []
 
 

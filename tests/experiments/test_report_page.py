@@ -13,7 +13,7 @@ from eligrad.experiments.report.data import report_data
 from eligrad.train.curve import mean_and_error
 from tests.experiments.browser import ABSENT, CHROMIUM, DRIVER, Browser
 from tests.experiments.made_runs import made
-from tests.experiments.test_report import HOSTILE, floats, hostile, page_of
+from tests.experiments.test_report import HOSTILE, floats, hostile, page_of, silenced
 
 pytestmark = [
     pytest.mark.skipif(not (DRIVER and CHROMIUM), reason=ABSENT),
@@ -198,6 +198,25 @@ def test_python_and_the_page_agree_on_means_and_errors(page):
         "mean": [1, None],
         "error": [None, None],
     }
+
+
+def test_seeds_without_an_episode_leave_the_others_their_mean(browser, tmp_path):
+    """One of the first agent's three; all of the second's, which have no line."""
+    file = tmp_path / "silent.html"
+    file.write_text(page_of(silenced(made(), 1, 3, 4, 5)), encoding="utf-8")
+    browser.open(file)
+    assert texts(browser, "#facts")[0].endswith("4 without an episode")
+    notes = "QRC(λ): 1 of 3 without an episode; Q(λ): 3 of 3 without an episode"
+    for reach in (0, 4):
+        browser.run(
+            "const slider = document.getElementById('smoothing');"
+            "slider.value = arguments[0]; slider.dispatchEvent(new Event('input'))",
+            reach,
+        )
+        assert texts(browser, "#panels .foot") == [notes]
+        assert len(mean_line(browser, 0)) > 90
+        assert mean_line(browser, 1).size == 0
+    assert browser.log() == []
 
 
 def test_log_axes_place_points_by_their_logarithm(page):

@@ -74,6 +74,18 @@ def test_sound_files_that_make_no_sense(tmp_path, name):
     check()
 
 
+@pytest.mark.parametrize(
+    ("name", "old"), [("config.json", "max_episode_steps"), ("summary.json", "diverged_step")]
+)
+def test_numbers_that_no_table_holds(tmp_path, name, old):
+    run = write_run(tmp_path / "run")
+    text = json.dumps(read_json(run / name))
+    assert f'"{old}": null' in text
+    (run / name).write_text(text.replace(f'"{old}": null', f'"{old}": {2**63}'))
+    with pytest.warns(DamagedFileWarning, match=f"{old} is 9223372036854775808"):
+        assert load_runs(run).empty
+
+
 def test_links_in_a_circle(tmp_path):
     """Two in each folder would be followed for ever."""
     write_run(tmp_path / "runs" / "one")

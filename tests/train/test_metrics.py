@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
+from eligrad.train import figure
 from eligrad.train.figure import curves
 from eligrad.train.metrics import Tables, tables_of_chunk
 from eligrad.train.stream import StepRecord, measure_steps
@@ -123,3 +124,15 @@ def test_curves():
     np.testing.assert_array_equal(at, np.arange(1, 9))
     np.testing.assert_array_equal(each[0], [np.nan, 2, 2, 4, 4, 2, 2, 4])
     np.testing.assert_array_equal(each[1], [np.nan, np.nan, 30, 30, 30, 30, 30, 30])
+
+
+def test_a_seed_without_an_episode_is_in_no_mean(monkeypatch, tmp_path):
+    drawn = []
+    monkeypatch.setattr(figure, "save", lambda picture, path: drawn.append(picture))
+    whole = Tables.join([chunk(0), chunk(4)])
+    first = whole._replace(episodes=whole.episodes.filter(np.asarray(whole.episodes["run"]) == 0))
+    figure.draw(first, SEEDS, 8, "title", tmp_path / "curve.png")
+    (panel,) = drawn[0].axes
+    *_, mean = panel.get_lines()
+    assert mean.get_label() == "mean of 2 seeds, ± standard error; without 1 that ended no episode"
+    np.testing.assert_array_equal(mean.get_ydata(), [2, 2, 4, 4, 2, 2, 4])

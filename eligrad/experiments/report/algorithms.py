@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from eligrad.experiments.frames import SETTINGS, Table, differing_settings, labelled
+from eligrad.experiments.frames import SETTINGS, Table, differing_settings, fixed_columns, labelled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,11 +21,15 @@ class Algorithm:
 
 def group(runs: Table) -> tuple[list[Algorithm], Any]:
     """The algorithms, agent by agent, and for each run the place of its own among them."""
-    label = _distinct(labelled(runs))
+    label = labelled(runs)["label"]
     first = runs.loc[~label.duplicated()].assign(label=label)
     # Agents as they come; of one agent, the settings that were varied in order of size.
     agents = {agent: place for place, agent in enumerate(first["agent"].unique())}
-    rows = sorted(first.to_dict("records"), key=lambda row: (agents[row["agent"]], _order(row)))
+    fixed = fixed_columns(runs)
+    rows = sorted(
+        first.to_dict("records"),
+        key=lambda row: (agents[row["agent"]], [_order(row[column]) for column in fixed]),
+    )
     labels = [row["label"] for row in rows]
     algorithms = [
         Algorithm(row["agent"], row["label"], _agreed(runs[label == row["label"]])) for row in rows
@@ -33,39 +37,24 @@ def group(runs: Table) -> tuple[list[Algorithm], Any]:
     return algorithms, label.map(labels.index)
 
 
-def _distinct(runs: Table) -> Any:
-    """Labels that tell apart what settings do not: other steps, other numbers of an environment."""
-    label = runs["label"]
-    for column, suffix in (
-        ("steps", runs["steps"].map("steps {:,}".format)),
-        ("config_hash", "configuration " + runs["config_hash"].str[:6]),
-    ):
-        values = runs[column].groupby([runs["env"], label]).transform("nunique")
-        label = label.where(values == 1, label + ", " + suffix)
-    return label
-
-
 def _agreed(runs: Table) -> dict[str, Any]:
     """Settings with one value in all of these runs."""
     return {
-        name: values.iloc[0]
+        name: values.tolist()[0]
         for name, values in _settings(runs).items()
         if len(values) == len(runs) and values.map(str).nunique() == 1
     }
 
 
 def _settings(runs: Table) -> dict[str, Any]:
-    columns = [str(column) for column in runs if str(column).startswith(SETTINGS)]
-    return {column.removeprefix(SETTINGS): runs[column].dropna() for column in columns}
+    return {name.removeprefix(SETTINGS): runs[name].dropna() for name in fixed_columns(runs)}
 
 
-def _order(row: dict[Any, Any]) -> list[tuple[bool, float, str]]:
-    """Numbers by size, then words by alphabet."""
-    values = [value for name, value in row.items() if str(name).startswith(SETTINGS)]
-    return [
-        (False, value, "") if isinstance(value, (int, float)) else (True, 0.0, str(value))
-        for value in values
-    ]
+def _order(value: Any) -> tuple[bool, float, str]:
+    """Numbers by size, then words by alphabet, and what is missing among them."""
+    # A missing number is unequal to itself, and in no order with others.
+    number = isinstance(value, (int, float)) and value == value
+    return (False, float(value), "") if number else (True, 0.0, str(value))
 
 
 def varied(runs: Table) -> list[str]:

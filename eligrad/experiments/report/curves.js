@@ -9,7 +9,7 @@ function visibleCurves(environment) {
     .map((curve) => {
       const each = curve.each.map((line) => smooth(line, view.smoothing));
       // The standard error of smoothed lines is not the smoothed standard error.
-      const { mean, error } = view.smoothing ? meanAndError(each) : curve;
+      const { mean, error } = view.smoothing && each.length ? meanAndError(each) : curve;
       const shift = (sign) => mean.map((value, i) => (error[i] === null ? null : value + sign * error[i]));
       return { ...curve, each, mean, error, lower: shift(-1), upper: shift(+1) };
     });
@@ -93,11 +93,13 @@ function drawPanel(panel, environment, height) {
   listen(frame, curves, DATA.environments[environment]);
 }
 
-/** What a reader of the panel must know: runs that diverged, points that a log axis leaves out. */
+/** What a reader of the panel must know: runs that diverged or are in no mean, points that a log axis leaves out. */
 function footnote(curves) {
-  const notes = curves
-    .filter((curve) => curve.diverged.length)
-    .map((curve) => `${DATA.algorithms[curve.algorithm].label}: ${curve.diverged.length} of ${curve.seeds.length} diverged (×)`);
+  const notes = curves.flatMap((curve) => {
+    const counts = [["diverged (×)", curve.diverged.length], ["without an episode", curve.without_episode]];
+    const runs = curve.seeds.length + curve.without_episode;
+    return counts.filter(([, count]) => count).map(([what, count]) => `${DATA.algorithms[curve.algorithm].label}: ${count} of ${runs} ${what}`);
+  });
   const hidden = view.logY ? curves.reduce((sum, curve) => sum + curve.mean.filter((value) => value !== null && value <= 0).length, 0) : 0;
   if (hidden) notes.push(`${hidden} ${hidden === 1 ? "point" : "points"} at or below 0 cannot be on a log axis`);
   return notes.join("; ");

@@ -16,7 +16,7 @@ from eligrad.experiments.palette import COLOURS, DASHES, Style, styles
 from eligrad.experiments.report.algorithms import Algorithm, differing, group, varied
 from eligrad.experiments.report.commands import commands
 from eligrad.experiments.statistics import bounds_of, iqm, normalise
-from eligrad.train.curve import mean_and_error
+from eligrad.train.curve import have_a_value, mean_and_error
 
 POINTS = 100
 """Points of a curve; the page can join them, so more than a picture has."""
@@ -42,13 +42,14 @@ def report_data(runs: Table, episodes: Table, configs: Configs) -> dict[str, Any
     runs = runs.assign(algorithm=place, environment=runs["env"].map(environments.index))
     cells = runs.groupby(["environment", "algorithm"])
     statistics = [_statistics(env, algorithm, each) for (env, algorithm), each in cells]
+    curves = _curves(runs, episodes)
     alike = runs.groupby(["environment", "algorithm", "config_hash"])
     return {
         "algorithms": _algorithms(algorithms),
         "environments": [env or "an environment made by hand" for env in environments],
-        "facts": _facts(runs, algorithms, environments),
+        "facts": _facts(runs, curves, algorithms, environments),
         "shown": _shown_first(algorithms, statistics),
-        "curves": _curves(runs, episodes),
+        "curves": curves,
         "statistics": statistics,
         "aggregate": _aggregate(runs),
         "settings": {name: _axis(name, algorithms) for name in varied(runs)},
@@ -95,21 +96,24 @@ def _algorithms(algorithms: Sequence[Algorithm]) -> list[dict[str, Any]]:
 
 
 def _curves(runs: Table, episodes: Table) -> list[dict[str, Any]]:
+    """Seeds, lines and their mean: of the runs that ended an episode; the others are counted."""
     points = dict(list(learning_curves(runs, episodes, POINTS).groupby("run")))
     found = []
     for (environment, algorithm), members in runs.groupby(["environment", "algorithm"]):
         each = np.stack([points[run]["return"].to_numpy() for run in members["run"]])
-        mean, error = mean_and_error(each)
+        known = have_a_value(each)
+        mean, error = mean_and_error(each[known])
         found.append(
             {
                 "environment": environment,
                 "algorithm": algorithm,
-                "seeds": members["seed"].tolist(),
+                "seeds": members["seed"][known].tolist(),
                 "steps": numbers(points[members["run"].iloc[0]]["step"]),
-                "each": [numbers(row) for row in each],
+                "each": [numbers(row) for row in each[known]],
                 "mean": numbers(mean),
                 "error": numbers(error),
                 "diverged": members["diverged_step"].dropna().tolist(),
+                "without_episode": int((~known).sum()),
             }
         )
     return found
@@ -191,17 +195,24 @@ def _configuration(
     }
 
 
-def _facts(runs: Table, algorithms: Sequence[Algorithm], environments: list[str]) -> str:
+def _facts(
+    runs: Table,
+    curves: Sequence[dict[str, Any]],
+    algorithms: Sequence[Algorithm],
+    environments: list[str],
+) -> str:
     def count(size: int, what: str) -> str:
         return f"{size} {what}" if size == 1 else f"{size} {what}s"
 
     unfinished, diverged = int((~runs["finished"]).sum()), int(runs["diverged_step"].notna().sum())
+    without = sum(curve["without_episode"] for curve in curves)
     parts = [
         count(len(runs), "run"),
         count(len(algorithms), "algorithm"),
         count(len(environments), "environment"),
         f"{unfinished} not finished" if unfinished else "all finished",
         f"{diverged} diverged" if diverged else "none diverged",
+        *([f"{without} without an episode"] if without else []),
     ]
     return " · ".join(parts)
 
