@@ -254,8 +254,9 @@ class Learner:
         return f"{type(self).__name__}({self._world.name!r}, num_timesteps={self.num_timesteps})"
 
 
-def _callbacks(callback: Callback | Sequence[Callback] | None) -> list[Callback]:
-    given = [callback] if callable(callback) else list(callback or ())
+def _callbacks(callback: Any) -> list[Callback]:
+    several = isinstance(callback, Sequence)
+    given = list(callback) if several else [] if callback is None else [callback]
     for each in given:
         if not callable(each) or isinstance(each, type):
             raise TypeError(

@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 
 import eligrad
+from eligrad import facade
 from eligrad.agents import from_equinox
 from eligrad.facade import LEARNERS
 from eligrad.nets import streaming_mlp
+from eligrad.train import resume, train
 from eligrad.train.callbacks import EvaluateEvery, StopAtReturn
 from eligrad.train.checkpoint import CheckpointError
+from eligrad.train.folder import RunFolder
 
 SMALL_ROLLOUT = {"rollout": 64, "minibatch_size": 32, "epochs": 1}
 ROLLOUT_AGENTS = ("ppo", "gradient-ppo")
@@ -60,7 +63,7 @@ def test_learning_twice_or_from_a_file_is_learning_once(tmp_path):
 
 
 def test_prediction_passes_on_the_state_and_leaves_statistics_alone():
-    agent = make("qrc").learn(200)
+    agent = make("qrc").learn(200, callback=None)
     before = agent.session.engine.state.agent.perception
     observation = np.array([0.5, -1.0, 0.1, 2.0], np.float32)
     action, passed_on = agent.predict(observation, state="anything")
@@ -135,9 +138,12 @@ def test_a_network_of_ones_own(tmp_path):
     network = from_equinox(lambda key, s: streaming_mlp(4, 2, hidden=(8,), sparsity=s, key=key))
     agent = eligrad.QRC("CartPole-v1", network=network).learn(64)
     agent.save(tmp_path / "own.npz")
-    with pytest.raises(ValueError, match="made by hand"):
+    with pytest.raises(ValueError, match="a network made by hand: pass network= again"):
         eligrad.QRC.load(tmp_path / "own.npz")
-    assert eligrad.QRC.load(tmp_path / "own.npz", network=network).num_timesteps == 64
+    with pytest.raises(ValueError, match=r"holds QRC\(λ\)"):
+        eligrad.QC.load(tmp_path / "own.npz", network=network)
+    loaded = eligrad.load(tmp_path / "own.npz", network=network)
+    assert (type(loaded), loaded.num_timesteps) == (eligrad.QRC, 64)
 
 
 def test_a_network_of_ones_own_and_a_value_for_each_seed(tmp_path):
@@ -147,6 +153,40 @@ def test_a_network_of_ones_own_and_a_value_for_each_seed(tmp_path):
     loaded = eligrad.QRC.load(tmp_path / "own.npz", network=network)
     assert loaded.session.plan.settings["lam"] == [0.0, 0.9]
     assert loaded.learn(64).num_timesteps == 128
+
+
+def test_a_run_folder_loads_as_a_copy(tmp_path):
+    """What the command line trained can act in Python; the folder stays as it is."""
+    run = tmp_path / "run"
+    train("qrc", "Probe/OffPolicy-v0", steps=64, seeds=2, out=run)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    agent = eligrad.load(run)
+    assert (type(agent), agent.num_timesteps) == (eligrad.QRC, 64)
+    assert set(agent.episodes.seed) == {0, 1}
+    assert agent.learn(64).num_timesteps == 128
+    assert agent.predict(np.zeros(4, np.float32))[0] in (0, 1)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    # And it is the run: going on in the folder comes to the same episodes.
+    assert resume(run, steps=128).episodes.to_pandas().equals(agent.episodes)
+
+
+def test_learning_again_is_written_down(tmp_path):
+    run = tmp_path / "run"
+    make("qrc", "Probe/OffPolicy-v0").learn(64, out=run).learn(64)
+    assert RunFolder(run).config["plan"]["steps"] == 128
+    assert resume(run).summary["finished"]
+
+
+@pytest.mark.parametrize(("given", "settings"), [({}, 20), ({"exploration_fraction": 0.5}, 50)])
+def test_exploration_falls_over_a_share_of_the_first_steps(given, settings):
+    agent = make("qrc", "Probe/OffPolicy-v0", **given)
+    assert agent._begin(100, None).plan.settings["exploration_steps"] == settings
+
+
+@pytest.mark.parametrize("callback", [3, StopAtReturn, [None]])
+def test_what_is_no_callback_is_refused(callback):
+    with pytest.raises(TypeError, match="functions of the session are accepted"):
+        facade._callbacks(callback)
 
 
 def test_numbers_of_an_environment_are_kept(tmp_path):

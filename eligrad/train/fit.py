@@ -44,7 +44,6 @@ def check_networks(agent: Agent, env: World) -> None:
     if isinstance(agent, QLambda):
         check_network("network", agent.network, env, number_of_actions(env), "one for each action")
         return
-    check_network("critic", agent.critic, env, 1, "the value of a state")
     policy = agent.policy
     if isinstance(policy, DiscretePolicy):
         wanted = number_of_actions(env)
@@ -56,6 +55,7 @@ def check_networks(agent: Agent, env: World) -> None:
     elif isinstance(policy, GaussianPolicy):
         count = len(policy.low)
         check_network("policy.network", policy.network, env, count, "a mean for each action entry")
+    check_network("critic", agent.critic, env, 1, "the value of a state")
 
 
 def check_network(name: str, network: Any, env: World, values: int, of_what: str) -> None:

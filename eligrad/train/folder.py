@@ -14,7 +14,6 @@ trains, it holds `.lock`, so that no other one writes to the folder.
 from __future__ import annotations
 
 import contextlib
-import math
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +29,7 @@ from eligrad.train import checkpoint
 from eligrad.train.checkpoint import CheckpointError, DamagedCheckpointError
 from eligrad.train.files import checksum, replacing, write_json
 from eligrad.train.metrics import Tables, concatenate
+from eligrad.train.plan import MOST_STEPS
 from eligrad.train.tables import SCHEMAS, read_part
 
 KEPT = 2
@@ -192,7 +192,7 @@ class RunFolder:
         return header["step"], state, header["metrics"]
 
     def newest(self, like: PyTree) -> tuple[Path, int, PyTree]:
-        """The newest checkpoint that is sound, its step and state; nothing in the folder changes."""
+        """The newest sound checkpoint, its step and state; nothing in the folder changes."""
         trouble: Exception = FileNotFoundError(f"{self.path} has no checkpoint yet")
         for file in reversed(self.checkpoints()):
             try:
@@ -203,7 +203,7 @@ class RunFolder:
                 trouble = error
         raise trouble
 
-    def tables(self, until: float = math.inf) -> Tables:
+    def tables(self, until: int = MOST_STEPS) -> Tables:
         """All metrics, or those up to the checkpoint of a step."""
         return Tables(*(self._table(name, until) for name in Tables._fields))
 
@@ -224,10 +224,9 @@ class RunFolder:
             if checksum(part) != written:
                 raise DamagedCheckpointError(f"{part} is damaged: its checksum differs")
 
-    def _table(self, name: str, until: float) -> pa.Table:
-        found = sorted(self._parts(name).glob("*.parquet"))
-        if until < math.inf:
-            found = [part for part in found if part.stem.isdecimal() and int(part.stem) <= until]
+    def _table(self, name: str, until: int) -> pa.Table:
+        parts = sorted(self._parts(name).glob("*.parquet"))
+        found = [part for part in parts if not part.stem.isdecimal() or int(part.stem) <= until]
         seeds = self.config["plan"].get("seeds", []) if found else []
         return concatenate(
             [SCHEMAS[name].empty_table(), *(read_part(part, name, seeds) for part in found)]

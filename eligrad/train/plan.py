@@ -40,8 +40,6 @@ CHECKPOINTS = 20
 EXPLORATION_FRACTION = 0.2
 """Share of the steps over which ε falls, unless told otherwise."""
 MOST_STEPS = 2**31 - 1
-EXPLORATION_FRACTION = 0.2
-"""Share of the steps over which exploration falls to its least, unless told otherwise."""
 
 Config = QLambdaConfig | ActorCriticConfig
 
@@ -235,9 +233,15 @@ def make_world(env: Any, max_episode_steps: int | None) -> World:
     if isinstance(env, type) and issubclass(env, World):
         raise TypeError(f"env is the class {env.__name__}; an object of it is accepted")
     if not isinstance(env, World):
+        if not callable(env):
+            raise TypeError(
+                f"env is {env!r}; a name, an environment of eligrad, or a Gymnasium class or a "
+                "function that makes one is accepted: every seed has a copy of its own"
+            )
         from eligrad.envs.gymnasium import GymnasiumEnvironment
 
-        return GymnasiumEnvironment(env, max_episode_steps=max_episode_steps)
+        builder: Any = env
+        return GymnasiumEnvironment(builder, max_episode_steps=max_episode_steps)
     if max_episode_steps is not None:
         raise ValueError(
             f"max_episode_steps is {max_episode_steps}, but {env!r} is made already: it is for "
