@@ -19,17 +19,14 @@ import pytest
 import eligrad
 from eligrad._damaged import DamagedFileError, DamagedFileWarning
 from eligrad._files import sealed
-from eligrad.envs.gymnasium import GymnasiumEnvironment
 from eligrad.experiments import load_episodes, load_runs
 from eligrad.experiments.claims import what_is_wrong
-from eligrad.train import Online, checkpoint, resume
+from eligrad.train import Online, checkpoint, prepare, resume
 from eligrad.train.checkpoint import CheckpointError, DamagedCheckpointError
 from eligrad.train.files import checksum, write_json
 from eligrad.train.folder import RunFolder
 from eligrad.train.npy import read_array
 from eligrad.train.saved import read_agent
-from eligrad.train.session import refusing_simulators
-from eligrad.train.simulators import Simulators
 from tests.train import tiny
 from tests.train.altered import PLAN, STEPS, state, tables, write_archive, write_run
 
@@ -166,12 +163,10 @@ def test_an_observation_that_claims_to_be_huge(tmp_path):
 
 @pytest.mark.parametrize("packed", [b"\1", (2**60).to_bytes(8, "little"), b"\1" + bytes(15)])
 def test_simulators_that_make_no_sense(packed):
-    copies = GymnasiumEnvironment("CartPole-v1").open(1)
-    with (
-        pytest.raises(CheckpointError, match=r"run/c\.npz cannot be .*: .*(packed|snapshot)"),
-        refusing_simulators(Path("run/c.npz")),
-    ):
-        Simulators(copies).restore(packed)
+    session = prepare(tiny.agent(), "CartPole-v1", steps=10)
+    state = session.engine.state._replace(simulators=packed)
+    with pytest.raises(CheckpointError, match=r"run/c\.npz cannot be .*: .*(packed|snapshot)"):
+        session.go_on_from(5, state, Path("run/c.npz"))
 
 
 @pytest.mark.parametrize("outside", ["../precious.txt", "metrics/../../precious.txt", "/precious"])
