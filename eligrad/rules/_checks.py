@@ -27,7 +27,7 @@ def real(name: str, value: Any) -> Array:
 def number(name: str, value: Any, like: Array) -> Array:
     """A hyper-parameter: a scalar or an array, integers welcome, in the dtype of `like`."""
     array = jnp.asarray(value)
-    if not (jnp.issubdtype(array.dtype, jnp.number) or array.dtype == jnp.bool_):
+    if not _is_real(array.dtype):
         raise TypeError(f"{name} has dtype {array.dtype}; a real number is accepted")
     return array.astype(like.dtype)
 
@@ -41,20 +41,39 @@ def boolean(name: str, value: Any) -> Array:
 
 
 def within(name: str, value: Any, low: float, high: float) -> None:
-    """Refuses known values outside [low, high], NaN included; a traced value passes unseen."""
+    """Refuses known values outside [low, high], NaN and infinity always.
+
+    A traced value passes unseen.
+    """
     if isinstance(value, jax.core.Tracer):
         return
-    known = np.asarray(value)
-    if not np.all((known >= low) & (known <= high)):
-        accepted = f"[{low:g}, {high:g}]" if np.isfinite(high) else f"[{low:g}, ∞)"
-        shown = known if known.ndim == 0 else known[~((known >= low) & (known <= high))].flat[0]
-        raise ValueError(f"{name} is {shown}; values in {accepted} are accepted")
+    interval = f"[{low:g}, {high:g}]" if np.isfinite(high) else f"[{low:g}, ∞)"
+    accepted = f"values in {interval} are accepted"
+    known = _known_numbers(name, value, accepted)
+    outside = ~(np.isfinite(known) & (known >= low) & (known <= high))
+    if np.any(outside):
+        raise ValueError(f"{name} is {known[outside].flat[0]}; {accepted}")
 
 
 def positive(name: str, value: Any) -> None:
     """Refuses known values that are not above 0; a traced value passes unseen."""
-    if not isinstance(value, jax.core.Tracer) and not np.all(np.asarray(value) > 0):
-        raise ValueError(f"{name} is {value}; numbers above 0 are accepted")
+    if isinstance(value, jax.core.Tracer):
+        return
+    accepted = "numbers above 0 are accepted"
+    if not np.all(_known_numbers(name, value, accepted) > 0):
+        raise ValueError(f"{name} is {value}; {accepted}")
+
+
+def _known_numbers(name: str, value: Any, accepted: str) -> np.ndarray:
+    known = np.asarray(value)
+    if not _is_real(known.dtype):
+        raise TypeError(f"{name} is {value!r}; {accepted}")
+    return known
+
+
+def _is_real(dtype: Any) -> bool:
+    kinds = (jnp.floating, jnp.integer, jnp.bool_)
+    return any(jnp.issubdtype(dtype, kind) for kind in kinds)
 
 
 def known_zero(value: Any) -> bool:
