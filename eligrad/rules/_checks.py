@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +10,8 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+
+from eligrad._names import did_you_mean
 
 
 def real(name: str, value: Any) -> Array:
@@ -123,8 +124,7 @@ def one_of(name: str, value: Any, accepted: Iterable[str]) -> None:
     """Refuses a name that is not in the list, and suggests the nearest one that is."""
     accepted = tuple(accepted)
     if value not in accepted:
-        near = difflib.get_close_matches(str(value), accepted, n=1, cutoff=0.4)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(str(value), accepted, all_shown=True)
         raise ValueError(f"{name} is {value!r}; one of {', '.join(accepted)} is accepted{hint}")
 
 
