@@ -14,6 +14,7 @@ FLOORS = {
     "_files": 0,
     "_machine": 0,
     "_names": 0,
+    "_processes": 0,
     "nets": 1,
     "optim": 1,
     "normalize": 1,
