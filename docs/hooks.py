@@ -29,10 +29,10 @@ PACKAGES = (
 )  # fmt: skip
 """Where public symbols are: those in `__all__`, or all without an underscore."""
 ELSEWHERE = (
+    "eligrad.envs.animation.save_gif",
+    "eligrad.envs.animation.save_mp4",
     "eligrad.envs.gymnasium.GymnasiumEnvironment",
     "eligrad.envs.minatar.render.render",
-    "eligrad.envs.minatar.render.save_gif",
-    "eligrad.envs.minatar.render.save_mp4",
     "eligrad.envs.to_gymnasium.GymnasiumFromJax",
     "eligrad.experiments.compare.compare",
     "eligrad.experiments.statistics.iqm",

@@ -13,6 +13,8 @@ FLOORS = {
     "_damaged": 0,
     "_files": 0,
     "_machine": 0,
+    "_names": 0,
+    "_processes": 0,
     "nets": 1,
     "optim": 1,
     "normalize": 1,

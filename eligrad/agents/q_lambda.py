@@ -245,8 +245,9 @@ class QLambda:
 
         q_tm1, pull_tm1 = jax.vjp(lambda w: self.network.apply(w, state.observation), state.w)
         q_t, pull_t = jax.vjp(lambda w: self.network.apply(w, seen.next_observation), state.w)
-        following = epsilon_greedy(key, q_t, self.epsilon(state.step + 1))
-        weights_t = self._target_weights(q_t, following.action, state.step + 1)
+        next_step = jnp.minimum(state.step, _LAST_STEP - 1) + 1
+        following = epsilon_greedy(key, q_t, self.epsilon(next_step))
+        weights_t = self._target_weights(q_t, following.action, next_step)
         weights_tm1 = _one_hot(state.action, q_tm1)
 
         discount = jnp.where(experience.terminated, 0.0, jnp.asarray(c.gamma, jnp.float32))
@@ -296,7 +297,7 @@ class QLambda:
             perception=perception,
             observation=seen.observation,
             planned=~ended,
-            step=jnp.minimum(state.step, _LAST_STEP - 1) + 1,
+            step=next_step,
         )
         if rule.has_auxiliary:
             moved_theta, optimizer_theta = optimizer_theta.update(

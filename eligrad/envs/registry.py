@@ -14,9 +14,10 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from eligrad._names import did_you_mean
 from eligrad.envs.core import Environment
 from eligrad.envs.host import HostEnvironment
-from eligrad.envs.names import UnknownName, did_you_mean
+from eligrad.envs.names import UnknownName
 from eligrad.envs.optional import import_optional
 from eligrad.envs.probes import PROBES
 from eligrad.envs.wrappers import TimeLimit

@@ -12,13 +12,13 @@ and its gradient by w, row by row, so that nothing here asks whether v is linear
 
 from __future__ import annotations
 
-import difflib
 from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
+from eligrad._names import did_you_mean
 from eligrad.problems.mdp import FiniteMDP
 
 RULES = ("td", "gtd2", "tdc", "tdrc")
@@ -153,8 +153,7 @@ def expected_update(
 
 def unknown(what: str, name: str, accepted: tuple[str, ...]) -> str:
     """What to tell someone who asked for a `what` that does not exist."""
-    near = difflib.get_close_matches(name, accepted, n=1, cutoff=0.4)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(name, accepted, all_shown=True)
     return f"there is no {what} {name!r}{hint} (accepted: {', '.join(accepted)})"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +10,8 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+
+from eligrad._names import did_you_mean
 
 
 def real(name: str, value: Any) -> Array:
@@ -27,7 +28,7 @@ def real(name: str, value: Any) -> Array:
 def number(name: str, value: Any, like: Array) -> Array:
     """A hyper-parameter: a scalar or an array, integers welcome, in the dtype of `like`."""
     array = jnp.asarray(value)
-    if not (jnp.issubdtype(array.dtype, jnp.number) or array.dtype == jnp.bool_):
+    if not _is_real(array.dtype):
         raise TypeError(f"{name} has dtype {array.dtype}; a real number is accepted")
     return array.astype(like.dtype)
 
@@ -41,20 +42,39 @@ def boolean(name: str, value: Any) -> Array:
 
 
 def within(name: str, value: Any, low: float, high: float) -> None:
-    """Refuses known values outside [low, high], NaN included; a traced value passes unseen."""
+    """Refuses known values outside [low, high], NaN and infinity always.
+
+    A traced value passes unseen.
+    """
     if isinstance(value, jax.core.Tracer):
         return
-    known = np.asarray(value)
-    if not np.all((known >= low) & (known <= high)):
-        accepted = f"[{low:g}, {high:g}]" if np.isfinite(high) else f"[{low:g}, ∞)"
-        shown = known if known.ndim == 0 else known[~((known >= low) & (known <= high))].flat[0]
-        raise ValueError(f"{name} is {shown}; values in {accepted} are accepted")
+    interval = f"[{low:g}, {high:g}]" if np.isfinite(high) else f"[{low:g}, ∞)"
+    accepted = f"values in {interval} are accepted"
+    known = _known_numbers(name, value, accepted)
+    outside = ~(np.isfinite(known) & (known >= low) & (known <= high))
+    if np.any(outside):
+        raise ValueError(f"{name} is {known[outside].flat[0]}; {accepted}")
 
 
 def positive(name: str, value: Any) -> None:
     """Refuses known values that are not above 0; a traced value passes unseen."""
-    if not isinstance(value, jax.core.Tracer) and not np.all(np.asarray(value) > 0):
-        raise ValueError(f"{name} is {value}; numbers above 0 are accepted")
+    if isinstance(value, jax.core.Tracer):
+        return
+    accepted = "numbers above 0 are accepted"
+    if not np.all(_known_numbers(name, value, accepted) > 0):
+        raise ValueError(f"{name} is {value}; {accepted}")
+
+
+def _known_numbers(name: str, value: Any, accepted: str) -> np.ndarray:
+    known = np.asarray(value)
+    if not _is_real(known.dtype):
+        raise TypeError(f"{name} is {value!r}; {accepted}")
+    return known
+
+
+def _is_real(dtype: Any) -> bool:
+    kinds = (jnp.floating, jnp.integer, jnp.bool_)
+    return any(jnp.issubdtype(dtype, kind) for kind in kinds)
 
 
 def known_zero(value: Any) -> bool:
@@ -104,8 +124,7 @@ def one_of(name: str, value: Any, accepted: Iterable[str]) -> None:
     """Refuses a name that is not in the list, and suggests the nearest one that is."""
     accepted = tuple(accepted)
     if value not in accepted:
-        near = difflib.get_close_matches(str(value), accepted, n=1, cutoff=0.4)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(str(value), accepted, all_shown=True)
         raise ValueError(f"{name} is {value!r}; one of {', '.join(accepted)} is accepted{hint}")
 
 

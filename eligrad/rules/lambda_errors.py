@@ -83,18 +83,18 @@ def lambda_errors(
     """
     delta_t = check.real("delta_t", delta_t)
     check.sequence(delta_t=delta_t)
-    discount_t = discounts(discount_t, delta_t)
+    discount_t = discounts(discount_t, "delta_t", delta_t)
     weight, decay = recursion(discount_t, lam, truncated_t, rho_tm1, values)
     return solve(weight * delta_t, decay)
 
 
-def discounts(discount_t: ArrayLike, like: Array) -> Array:
-    """Per-step discounts from a scalar or an array of them."""
+def discounts(discount_t: ArrayLike, like_name: str, like: Array) -> Array:
+    """Per-step discounts from a scalar or an array of them, as many as `like` has steps."""
     check.within("discount_t", discount_t, 0.0, 1.0)
     discount_t = check.number("discount_t", discount_t, like=like)
     if discount_t.ndim == 0:
         discount_t = jnp.full_like(like, discount_t)
-    check.sequence(reference=like, discount_t=discount_t)
+    check.sequence(**{like_name: like, "discount_t": discount_t})
     return discount_t
 
 

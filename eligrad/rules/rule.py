@@ -133,17 +133,18 @@ class Rule:
         grad_d_tm1 = lambda_error_gradients(
             grad_v_tm1,
             grad_v_t,
-            discounts(discount_t, v_tm1),
+            discounts(discount_t, "v_tm1", v_tm1),
             lam,
             truncated_t=truncated_t,
             rho_tm1=rho_tm1,
             values=values,
         )
         if not self.has_auxiliary:
-            self._refuse_auxiliary(h_tm1=h_tm1, theta=theta, beta=beta)
+            self._refuse_auxiliary(h_tm1=h_tm1, grad_h_tm1=grad_h_tm1, theta=theta, beta=beta)
             return Update(jax.vmap(self.forward)(d_tm1, None, grad_v_tm1, grad_d_tm1), None)
         h_tm1 = self._require("h_tm1", h_tm1)
         check.sequence(v_tm1=v_tm1, h_tm1=h_tm1)
+        self._need(grad_h_tm1=grad_h_tm1)
         beta = self._beta(beta, theta, like=v_tm1)
 
         def auxiliary(d: Array, h: Array, grad_h: PyTree) -> PyTree:
@@ -222,9 +223,7 @@ class Rule:
 
         h_tm1 = self._require("h_tm1", h_tm1)
         check.scalar("h_tm1", h_tm1)
-        for name, tree in (("grad_v_t", grad_v_t), ("grad_h_tm1", grad_h_tm1)):
-            if tree is None:
-                raise ValueError(f"{name} is None; {self.name} needs it")
+        self._need(grad_v_t=grad_v_t, grad_h_tm1=grad_h_tm1)
         check.same_structure("grad_v_t", grad_v_t, "grad_v_tm1", grad_v_tm1)
         check.same_structure("grad_h_tm1", grad_h_tm1, "traces.theta", traces.theta)
         z_h = accumulate(traces.h, h_tm1)
@@ -247,9 +246,13 @@ class Rule:
         return beta
 
     def _require(self, name: str, value: ArrayLike | None) -> Array:
-        if value is None:
-            raise ValueError(f"{name} is None; {self.name} needs it")
+        self._need(**{name: value})
         return check.real(name, value)
+
+    def _need(self, **given: Any) -> None:
+        for name, value in given.items():
+            if value is None:
+                raise ValueError(f"{name} is None; {self.name} needs it")
 
     def _refuse_auxiliary(self, **given: Any) -> None:
         for name, value in given.items():

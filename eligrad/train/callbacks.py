@@ -12,7 +12,7 @@ import numpy as np
 
 from eligrad.train import archive
 from eligrad.train.evaluate import evaluate
-from eligrad.train.plan import whole_number
+from eligrad.train.plan import make_params, whole_number
 from eligrad.train.session import Session
 
 RECENT = 20
@@ -55,7 +55,10 @@ class EvaluateEvery:
             return
         self._due = session.step - session.step % self.steps + self.steps
         agents = session.engine.state.agent
-        returns = evaluate(session.agent, session.env, agents, episodes=self.episodes)
+        params = make_params(session.env, session.plan.env_params)
+        returns = evaluate(
+            session.agent, session.env, agents, episodes=self.episodes, params=params
+        )
         best = max((r.mean() for _, r in self.history), default=-np.inf)
         self.history.append((session.step, returns))
         if self.keep_best is not None and returns.mean() > best:

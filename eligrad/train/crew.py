@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from eligrad._processes import picklable
 from eligrad.agents import ActorCritic
 from eligrad.train import plan as planning
 from eligrad.train.engines import make_engine
@@ -163,7 +164,7 @@ def _work(pipe: Connection, plan: Plan, jax_settings: dict[str, Any]) -> None:
                 engine = _engine_of(plan)
             answer = _answer(engine, request, argument)
         except Exception as error:
-            answer = error
+            answer = picklable(error)
         try:
             pipe.send(answer)
         except OSError:

@@ -78,22 +78,31 @@ def _episode(
 def _in_gymnasium(
     agent: Agent, env: HostEnvironment, states: Any, episodes: int, seed: int, greedy: bool
 ) -> np.ndarray:
-    """One copy for each run, stepped together until every run has its episodes."""
+    """One copy for each run, stepped together until every run has its episodes.
+
+    Copies are begun anew all at once or not at all. A run that left an episode waits therefore
+    until the others have theirs, or have left one as well: so that none is broken off for another.
+    """
     runs = len(jax.tree.leaves(states)[0])
     agents = spread(agent, runs)
     act = jax.jit(jax.vmap(functools.partial(choose, greedy=greedy)))
     returns: list[list[float]] = [[] for _ in range(runs)]
     with env.open(runs) as copies:
-        observation = copies.reset([int(s) for s in env_seeds([seed + run for run in range(runs)])])
-        total, length = np.zeros(runs), np.zeros(runs, int)
-        key, number = jax.random.key(seed), 0
+        key, number, first_seed = jax.random.key(seed), 0, seed
         while min(map(len, returns)) < episodes:
-            number += 1
-            keys = jax.random.split(jax.random.fold_in(key, number), runs)
-            world = copies.step(np.asarray(act(agents, states, jnp.asarray(observation), keys)))
-            observation, total, length = world.observation, total + world.reward, length + 1
-            over = world.terminated | world.truncated | (length > LIMIT)
-            for run in np.flatnonzero(over):
-                returns[run].append(float(total[run]))
-            total, length = np.where(over, 0.0, total), np.where(over, 0, length)
+            seeds = env_seeds([first_seed + run for run in range(runs)])
+            observation = copies.reset([int(each) for each in seeds])
+            total, length, left = np.zeros(runs), np.zeros(runs, int), np.zeros(runs, bool)
+            while any(not left[run] and len(returns[run]) < episodes for run in range(runs)):
+                number += 1
+                keys = jax.random.split(jax.random.fold_in(key, number), runs)
+                world = copies.step(np.asarray(act(agents, states, jnp.asarray(observation), keys)))
+                observation, total, length = world.observation, total + world.reward, length + 1
+                ended = world.terminated | world.truncated
+                over = ~left & (ended | (length == LIMIT))
+                for run in np.flatnonzero(over):
+                    returns[run].append(float(total[run]))
+                left |= over & ~ended
+                total, length = np.where(over, 0.0, total), np.where(over, 0, length)
+            first_seed += runs
     return np.array([each[:episodes] for each in returns], np.float32)

@@ -18,7 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image, ImageDraw, ImageFont
 
-from eligrad.envs.minatar.render import import_ffmpeg, save_gif, save_mp4
+from eligrad.envs.animation import import_ffmpeg, save_gif, save_mp4
 from eligrad.train.files import replacing
 from eligrad.train.play import Recording
 

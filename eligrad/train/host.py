@@ -18,8 +18,9 @@ from eligrad.envs.host import HostEnvironment, HostTransition, Workers
 from eligrad.train.faults import step_failed
 from eligrad.train.metrics import Measured
 from eligrad.train.observe import Dispatch, KeyBlocks
+from eligrad.train.shares import for_each_run, here
 from eligrad.train.simulators import HostEngine, Simulators
-from eligrad.train.stream import StepRecord, for_each_run, here, measure_steps, spread
+from eligrad.train.stream import StepRecord, measure_steps, spread
 
 
 class HostState(NamedTuple):

@@ -25,8 +25,9 @@ from eligrad.train.host_perception import HostPerception
 from eligrad.train.host_program import Untranslatable, translate
 from eligrad.train.metrics import Measured
 from eligrad.train.rollout import RolloutRecord, measure_rollouts, rollout_keys
+from eligrad.train.shares import for_each_run, here
 from eligrad.train.simulators import HostEngine, Simulators
-from eligrad.train.stream import for_each_run, here, spread
+from eligrad.train.stream import spread
 
 
 class HostRollouts(HostEngine):

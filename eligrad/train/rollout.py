@@ -17,7 +17,8 @@ from eligrad.agents.ppo import ActorCritic, PPOState, Rollout
 from eligrad.agents.streaming import Experience
 from eligrad.envs.core import Environment, step_autoreset
 from eligrad.train.metrics import DIVERGED, Measured
-from eligrad.train.stream import all_finite, for_each_run, shard_over_devices, spread
+from eligrad.train.shares import DeviceEngine, Shares, for_each_run
+from eligrad.train.stream import all_finite, spread
 
 
 class RolloutState(NamedTuple):
@@ -151,7 +152,7 @@ def _collect(
     return state, rollout, record
 
 
-class Rollouts:
+class Rollouts(DeviceEngine):
     """Many runs of one agent in one JAX environment, a rollout at a time.
 
     `agents` is one agent or a batch of settings: a pytree whose numeric leaves have a leading axis
@@ -170,10 +171,12 @@ class Rollouts:
         self.agents = spread(agents, self.count)
         self.params = spread(params, self.count, like=env.default_params())
         self._rollout = agents.config.rollout
-        self._sharding = shard_over_devices(self.count)
-        self.state: RolloutState = jax.jit(
-            for_each_run(lambda agent, *run: begin(agent, env, *run), self._sharding)
-        )(self.agents, self.params, jnp.asarray(agent_seeds), jnp.asarray(env_seeds))
+        self._shares = Shares(self.count)
+        self._settings = self._shares.fill((self.agents, self.params))
+        seeds = self._shares.fill((jnp.asarray(agent_seeds), jnp.asarray(env_seeds)))
+        self._state = jax.jit(
+            for_each_run(lambda agent, *run: begin(agent, env, *run), self._shares.sharding)
+        )(*self._settings, *seeds)
         self._advance = jax.jit(self._advance_all, static_argnums=3, donate_argnums=2)
 
     def _advance_all(
@@ -181,26 +184,18 @@ class Rollouts:
     ) -> tuple[RolloutState, RolloutRecord]:
         return for_each_run(
             lambda agent, params, state: advance(agent, self.env, params, state, rollouts),
-            self._sharding,
+            self._shares.sharding,
         )(agents, params, state)
 
     def advance(self, steps: int) -> RolloutRecord:
         """Moves all runs on by whole rollouts; returns records of shape [runs, steps]."""
         rollouts = steps // self._rollout
-        self.state, records = self._advance(self.agents, self.params, self.state, rollouts)
-        return records
-
-    @property
-    def fault_step(self) -> Int[Array, " runs"]:
-        """First step of each run with a number that is not finite, or -1."""
-        return self.state.fault_step
+        self._state, records = self._advance(*self._settings, self._state, rollouts)
+        return self._shares.drop(records)
 
     def measure(self, record: RolloutRecord) -> Measured:
         """What a chunk's record says, in one number for each run."""
         return measure_rollouts(record)
-
-    def close(self) -> None:
-        """Nothing to free here; there for engines that have."""
 
 
 def measure_rollouts(record: RolloutRecord) -> Measured:

@@ -9,19 +9,18 @@ numbers, spread over the devices at hand. Every random number of step t comes fr
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from eligrad.agents.streaming import Experience, StreamingAgent
 from eligrad.envs.core import Environment, step_autoreset
 from eligrad.train.metrics import DIVERGED, Measured
 from eligrad.train.observe import split_step_key
+from eligrad.train.shares import DeviceEngine, Shares, for_each_run, in_turn
 
 
 class StreamState(NamedTuple):
@@ -157,7 +156,7 @@ def all_finite(observation: Array) -> Bool[Array, ""]:
     return jnp.all(jnp.isfinite(observation))
 
 
-class Runs:
+class Runs(DeviceEngine):
     """Many runs of one agent in one environment, advanced together.
 
     `agents` is one agent or a batch of settings: a pytree whose numeric leaves have a leading axis
@@ -176,10 +175,12 @@ class Runs:
         self.agents = spread(agents, self.count)
         self.params = spread(params, self.count, like=env.default_params())
         self.env = env
-        self._sharding = shard_over_devices(self.count)
-        self.state: StreamState = jax.jit(
-            for_each_run(lambda agent, *run: begin(agent, env, *run), self._sharding)
-        )(self.agents, self.params, jnp.asarray(agent_seeds), jnp.asarray(env_seeds))
+        self._shares = Shares(self.count)
+        self._settings = self._shares.fill((self.agents, self.params))
+        seeds = self._shares.fill((jnp.asarray(agent_seeds), jnp.asarray(env_seeds)))
+        self._state = jax.jit(
+            for_each_run(lambda agent, *run: begin(agent, env, *run), self._shares.sharding)
+        )(*self._settings, *seeds)
         self._advance = jax.jit(self._advance_all, static_argnums=3, donate_argnums=2)
 
     def _advance_all(
@@ -187,29 +188,21 @@ class Runs:
     ) -> tuple[StreamState, StepRecord]:
         # Two steps in a round write the parameters from one place to another and back. A single one
         # must end where it began: an accelerator then copies them, a quarter of a step's time.
-        unroll = 1 if in_turn(self._sharding) else 2
+        unroll = 1 if in_turn(self._shares.sharding) else 2
         return for_each_run(
             lambda agent, params, state: advance(agent, self.env, params, state, steps, unroll),
-            self._sharding,
+            self._shares.sharding,
             in_place=True,
         )(agents, params, state)
 
     def advance(self, steps: int) -> StepRecord:
         """Moves all runs on; returns records of shape [runs, steps]."""
-        self.state, records = self._advance(self.agents, self.params, self.state, steps)
-        return records
-
-    @property
-    def fault_step(self) -> Int[Array, " runs"]:
-        """First step of each run with a number that is not finite, or -1."""
-        return self.state.fault_step
+        self._state, records = self._advance(*self._settings, self._state, steps)
+        return self._shares.drop(records)
 
     def measure(self, record: StepRecord) -> Measured:
         """What a chunk's record says beside its episodes."""
-        return measure_steps(self.agents, self.state.step, record)
-
-    def close(self) -> None:
-        """Nothing to free here; there for engines that have."""
+        return measure_steps(self.agents, self._shares.drop(self._state.step), record)
 
 
 def measure_steps(agents: Any, step: Any, record: StepRecord) -> Measured:
@@ -223,58 +216,6 @@ def measure_steps(agents: Any, step: Any, record: StepRecord) -> Measured:
             "epsilon": epsilon,
         }
     return Measured(told, ~(size <= DIVERGED), f"ε {epsilon.mean():.2f}")
-
-
-def for_each_run(
-    function: Callable[..., Any], sharding: NamedSharding, in_place: bool = False
-) -> Callable[..., Any]:
-    """`function` of one run, for all runs of a leading axis, a share of them on each device.
-
-    An accelerator takes its share at once, by `vmap`. A CPU takes one run after the other: the
-    parameters and traces of one agent stay in its cache where those of many do not, and a run is
-    then the same program, bit for bit, whatever other runs there are. With `in_place` its last
-    argument is a state, the first result the new one, and runs write theirs over the old: where
-    many wait for their turn, one copy of their states less.
-    """
-
-    def share(*arguments: Any) -> Any:
-        if not in_turn(sharding):
-            return jax.vmap(function)(*arguments)
-        if in_place:
-            return _map_in_place(function, *arguments)
-        return jax.lax.map(lambda run: function(*run), arguments)
-
-    return jax.shard_map(
-        share,
-        mesh=sharding.mesh,
-        in_specs=sharding.spec,
-        out_specs=sharding.spec,
-        check_vma=False,
-    )
-
-
-def _map_in_place(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
-    *others, states = arguments
-    first = jax.tree.map(lambda leaf: leaf[0], arguments)
-    count = jax.tree.leaves(states)[0].shape[0]
-    _, record = jax.eval_shape(function, *first)
-    records = jax.tree.map(lambda leaf: jnp.empty((count, *leaf.shape), leaf.dtype), record)
-
-    def turn(run: Array, done: tuple[Any, Any]) -> tuple[Any, Any]:
-        of_run = functools.partial(jax.lax.dynamic_index_in_dim, index=run, keepdims=False)
-        result = function(*jax.tree.map(of_run, others), jax.tree.map(of_run, done[0]))
-        return jax.tree.map(
-            lambda all_runs, one: jax.lax.dynamic_update_index_in_dim(all_runs, one, run, 0),
-            done,
-            result,
-        )
-
-    return jax.lax.fori_loop(0, count, turn, (states, records))
-
-
-def in_turn(sharding: NamedSharding) -> bool:
-    """Whether the runs on a device take turns."""
-    return all(device.platform == "cpu" for device in sharding.device_set)
 
 
 def spread(tree: PyTree, count: int, like: PyTree = None) -> PyTree:
@@ -301,15 +242,3 @@ def spread(tree: PyTree, count: int, like: PyTree = None) -> PyTree:
     if given != wanted:
         raise ValueError(f"params have structure {given}; that of default_params() is {wanted}")
     return jax.tree.map(lambda value, one: leaf(value, jnp.ndim(one)), tree, like)
-
-
-def here() -> NamedSharding:
-    """All runs on one device."""
-    return NamedSharding(Mesh(np.array(jax.local_devices()[:1]), ("runs",)), PartitionSpec("runs"))
-
-
-def shard_over_devices(count: int) -> NamedSharding:
-    """Spreads a leading axis of that length over as many local devices as divide it."""
-    devices = jax.local_devices()
-    used = max(n for n in range(1, len(devices) + 1) if count % n == 0)
-    return NamedSharding(Mesh(np.array(devices[:used]), ("runs",)), PartitionSpec("runs"))

@@ -252,6 +252,7 @@ def test_an_auxiliary_loss_that_could_not_join_is_refused():
         ({"lam": float("nan")}, "lam is nan"),
         ({"gamma": -0.1}, r"gamma is -0\.1"),
         ({"step_size": -1e-3}, r"step_size is -0\.001.*\[0, ∞\)"),
+        ({"step_size": float("inf")}, r"step_size is inf.*\[0, ∞\)"),
         ({"h_scale": -1.0}, r"h_scale is -1\.0"),
         ({"beta": -1.0}, r"beta is -1\.0"),
         ({"sparsity": 90.0}, r"sparsity is 90\.0"),
@@ -306,6 +307,24 @@ def test_the_first_step_after_the_first_is_one_further():
     """By environment step: the schedule has moved once when the second action is chosen."""
     state, after = _one_step(QLambda(BASE, NET))
     assert (state.step, after.step) == (0, 1)
+
+
+@pytest.mark.parametrize("target", ["max", "sarsa", "expected"])
+def test_exploration_stays_at_its_end_when_no_more_steps_are_counted(target):
+    """An update at the last step that is counted is one at any step after the schedule."""
+    settings = {"target": target, "epsilon_start": 1.0, "epsilon_end": 0.0}
+    agent = QLambda(dataclasses.replace(BASE, **settings), NET)
+    state = agent.init(jax.random.key(5), jnp.asarray(STREAM.first))
+
+    def after_the_update_at(step):
+        experience = jax.tree.map(lambda x: jnp.asarray(x[0]), STREAM.experience)
+        moved = state._replace(step=jnp.int32(step))
+        # Several keys, since an action drawn at random may be the best one.
+        return jax.vmap(lambda key: agent.update(moved, experience, key)[0])(STREAM.update_keys)
+
+    last, before = after_the_update_at(2**31 - 1), after_the_update_at(2**31 - 2)
+    assert (last.step == 2**31 - 1).all()
+    jax.tree.map(np.testing.assert_array_equal, last, before)
 
 
 def test_ties_go_to_the_first_index():

@@ -13,9 +13,10 @@ import pytest
 import seaborn
 from PIL import Image
 
+from eligrad.envs.animation import save_gif, save_mp4
 from eligrad.envs.minatar import GAMES, Breakout
 from eligrad.envs.minatar import render as rendering
-from eligrad.envs.minatar.render import contact_sheet, palette, render, save_gif, save_mp4
+from eligrad.envs.minatar.render import contact_sheet, palette, render
 
 
 @pytest.mark.parametrize("channels", range(1, 13))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from eligrad import rules
+from eligrad.rules import _checks as check
 
 T = 5
 ONES = np.ones(T, np.float32)
@@ -45,12 +47,34 @@ def test_discount_out_of_range(gamma):
         loss(arrays={"discount_t": np.where(np.arange(T) == 2, gamma, 0.9).astype(np.float32)})
 
 
-def test_negative_beta_and_ratio():
+@pytest.mark.parametrize("lam", ["0.9", None, 0.9j, ["0.9"] * T])
+def test_what_is_no_number_is_named(lam):
+    # At the door, since the tests' own type checker would refuse it first.
+    with pytest.raises(TypeError, match=rf"lam is {re.escape(repr(lam))}; values in \[0, 1\]"):
+        check.within("lam", lam, 0.0, 1.0)
+    with pytest.raises(TypeError, match=rf"kappa is {re.escape(repr(lam))}; numbers above 0"):
+        check.positive("kappa", lam)
+
+
+def test_numbers_of_any_kind_are_numbers():
+    for lam in (1, True, np.float16(0.5), jnp.bfloat16(0.5), [0.5, 0.9]):
+        check.within("lam", lam, 0.0, 1.0)
+        check.positive("lam", lam)
+
+
+@pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])
+def test_beta_and_ratio_out_of_range(bad):
     theta = {"w": ONES}
-    with pytest.raises(ValueError, match=r"beta is -1.0; values in \[0, ∞\)"):
-        loss("tdrc", beta=-1.0, theta=theta)
-    with pytest.raises(ValueError, match=r"rho_tm1 is -1\.0"):
-        loss(rho_tm1=-ONES)
+    with pytest.raises(ValueError, match=rf"beta is {bad}; values in \[0, ∞\)"):
+        loss("tdrc", beta=bad, theta=theta)
+    with pytest.raises(ValueError, match=rf"rho_tm1 is {bad}; values in \[0, ∞\)"):
+        loss(rho_tm1=np.where(np.arange(T) == 2, bad, 1.0).astype(np.float32))
+
+
+def test_the_message_names_an_argument_that_was_given():
+    longer = np.full(T + 1, 0.9, np.float32)
+    with pytest.raises(ValueError, match="discount_t has length 6 and delta_t has length 5"):
+        rules.lambda_errors(ONES, longer, 0.9)
 
 
 def test_wrong_ranks():
@@ -101,6 +125,11 @@ def test_a_rule_says_what_it_needs():
         rule.update(
             rule.init(ONES, ONES), jnp.float32(1), 0.9, jnp.float32(0), grad_v_tm1=ONES, lam=0.5
         )
+    gradients = {"grad_v_tm1": jnp.asarray(ONES), "grad_v_t": jnp.asarray(ONES)}
+    with pytest.raises(ValueError, match="grad_h_tm1 is None; tdc needs it"):
+        rule.updates(**GOOD, **gradients, lam=0.5)
+    with pytest.raises(ValueError, match="grad_h_tm1 was given; td has no auxiliary"):
+        rules.get("td").updates(ONES, ONES, 0.9, ONES, **gradients, grad_h_tm1=ONES, lam=0.5)
 
 
 def test_gradients_of_another_shape():

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import pickle
+
 import jax
 import numpy as np
 import pytest
 
-from eligrad.train import resume, train
+from eligrad.train import crew, resume, train
 
 SMALL = {"rollout": 64, "minibatch_size": 32, "epochs": 1}
 
@@ -35,3 +38,33 @@ def test_what_cannot_be_shared_out_is_refused():
 def test_an_error_in_a_process_is_the_callers():
     with pytest.raises(ValueError, match="continuous actions"):
         train("qrc", "Pendulum-v1", steps=8, seeds=2, processes=2)
+
+
+class Elaborate(Exception):
+    """Cannot be made again from its message, and so not unpickled."""
+
+    def __init__(self, part: str, fault: str) -> None:
+        super().__init__(f"{part} is {fault}")
+
+
+def test_an_error_that_does_not_come_through_a_pipe_is_told_in_words(monkeypatch):
+    class OneRequest:
+        requests = iter([("state", None)])
+        answers: list = []  # noqa: RUF012
+
+        def recv(self):
+            for request in self.requests:
+                return request
+            raise EOFError
+
+        def send(self, answer):
+            self.answers.append(pickle.loads(pickle.dumps(answer)))
+
+    def fail(plan):
+        raise Elaborate("the wheel", "stuck")
+
+    monkeypatch.setattr(crew, "_engine_of", fail)
+    inspect.unwrap(crew._work)(OneRequest(), None, {})
+    assert [repr(answer) for answer in OneRequest.answers] == [
+        "RuntimeError('Elaborate: the wheel is stuck')"
+    ]

@@ -21,6 +21,7 @@ from eligrad.train import Runs, resume, stream, train
 from eligrad.train.checkpoint import load
 from eligrad.train.host import HostRuns
 from eligrad.train.plan import env_seeds
+from eligrad.train.shares import share_out
 from tests.train import tiny
 
 pytestmark = pytest.mark.xdist_group("small runs")  # they share compiled programs
@@ -111,6 +112,61 @@ def test_eight_devices(together, tmp_path):
     on_eight_devices(program, tmp_path / "records.npz")
     there = np.load(tmp_path / "records.npz")
     assert_same([there[name] for name in together[0]._fields], together[0])
+
+
+def test_a_number_of_runs_that_does_not_come_out_even(together, tmp_path):
+    """Thirteen runs on seven devices, one of them twice: nothing is seen of that."""
+    program = (
+        "import sys, pathlib, numpy as np\n"
+        "from tests.train import test_same_curve as here\n"
+        "from eligrad.train.checkpoint import save\n"
+        "engine, half = here.runs(here.SEEDS[:13]), here.STEPS // 2\n"
+        "first = engine.advance(half)\n"
+        "assert len(engine._state.step.sharding.device_set) == 7\n"
+        "engine.state = engine.state\n"
+        "second = engine.advance(half)\n"
+        "assert len(engine._state.step.sharding.device_set) == 7\n"
+        "assert len(engine.fault_step) == 13 == len(engine.measure(second).diverged)\n"
+        "records = [np.concatenate(each, 1) for each in zip(first, second)]\n"
+        "save(pathlib.Path(sys.argv[1]), (records, engine.state), {})\n"
+    )
+    on_eight_devices(program, tmp_path / "runs.npz")
+    thirteen = jax.tree.map(lambda leaf: leaf[:13], together)
+    (records, state), _ = load(tmp_path / "runs.npz", (list(thirteen[0]), thirteen[1]))
+    assert_same(records, list(thirteen[0]))
+    assert_same(state, thirteen[1])
+
+
+@pytest.mark.nightly
+def test_rollouts_that_do_not_come_out_even(tmp_path):
+    """Nine agents on five devices, one of them twice, and the first eight on a device each.
+
+    Both where there are eight: with another number of devices XLA adds up in another order.
+    """
+    program = (
+        "import jax\n"
+        "from tests.train import test_rollout as rollout\n"
+        "nine, eight = (rollout.play('ppo', rollout.tiny.Drift(), range(count), num_envs=4)\n"
+        "               for count in (9, 8))\n"
+        "assert len(nine[1].step) == 9\n"
+        "rollout.assert_same(jax.tree.map(lambda leaf: leaf[:8], nine), eight)\n"
+    )
+    on_eight_devices(program, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("runs", "devices", "used", "each"),
+    [
+        (67, 64, 34, 2),
+        (65, 64, 33, 2),
+        (1000, 64, 63, 16),
+        (7, 2, 2, 4),
+        (12, 8, 6, 2),
+        (1, 8, 1, 1),
+    ],
+)
+def test_shares_are_the_smallest_that_hold_all_runs(runs, devices, used, each):
+    assert share_out(runs, devices) == (used, each)
 
 
 def test_resumed_in_the_middle(tmp_path):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import pickle
 import signal
 import sys
 import traceback
@@ -26,6 +25,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from eligrad._processes import picklable
 from eligrad.envs.gymnasium.loop import Loop
 from eligrad.envs.host import HostTransition
 
@@ -178,15 +178,7 @@ def _serve(pipe: Any, recipe: bytes) -> None:
                 loop = build(size)
             answer = (getattr(loop, method)(*arguments), None, None)
         except Exception as error:
-            answer = (None, _picklable(error), traceback.format_exc())
+            answer = (None, picklable(error), traceback.format_exc())
         pipe.send(answer)
     if loop is not None:
         loop.close()
-
-
-def _picklable(error: Exception) -> Exception:
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import gymnasium
 import jax
@@ -26,6 +27,9 @@ from eligrad.envs.gymnasium.spaces import (
 )
 from eligrad.envs.host import HostCopies, HostEnvironment, HostTransition, Workers
 
+_in_use: WeakValueDictionary[int, VectorCopies] = WeakValueDictionary()
+"""The open copies of each vector environment, by its identity, which they keep alive."""
+
 
 class GymnasiumVector(HostEnvironment):
     """A `gymnasium.vector.VectorEnv` as it is: its own copies, its own workers."""
@@ -40,7 +44,10 @@ class GymnasiumVector(HostEnvironment):
         self._resets_itself = _resets_itself(vector, self.name)
 
     def open(self, num_copies: int, workers: Workers = "loop") -> HostCopies:
-        """The copies that the vector environment has; it decides how they are stepped."""
+        """The copies that the vector environment has; it decides how they are stepped.
+
+        There are no others: while they are in use they cannot be opened again.
+        """
         if num_copies != self._vector.num_envs:
             raise ValueError(
                 f"num_copies is {num_copies}; {self.name} has {self._vector.num_envs} copies"
@@ -49,7 +56,15 @@ class GymnasiumVector(HostEnvironment):
             raise ValueError(
                 f"workers is {workers!r}; a vector environment brings its own: leave it at 'loop'"
             )
-        return VectorCopies(self._vector, self._resets_itself, self.name)
+        if id(self._vector.unwrapped) in _in_use:
+            raise ValueError(
+                f"{self.name} is in use: the copies of a vector environment exist once, and to "
+                "open them again would reset and close them under whoever trains in them; give "
+                "each user, such as evaluation, a vector environment of its own"
+            )
+        copies = VectorCopies(self._vector, self._resets_itself, self.name)
+        _in_use[id(self._vector.unwrapped)] = copies
+        return copies
 
 
 class VectorCopies(HostCopies):
@@ -60,6 +75,7 @@ class VectorCopies(HostCopies):
         self._vector = vector
         self._resets_itself = resets_itself
         self._gate = ActionGate(vector.single_action_space, vector.num_envs, name)
+        self._closed = False
 
     def reset(self, seeds: Sequence[int]) -> Shaped[np.ndarray, "copies ..."]:
         """Begins a first episode in each copy, seeded by that copy's own integer."""
@@ -98,7 +114,10 @@ class VectorCopies(HostCopies):
 
     def close(self) -> None:
         """Frees windows, threads and processes; may be called twice."""
-        self._vector.close()
+        if not self._closed:
+            self._closed = True
+            _in_use.pop(id(self._vector.unwrapped), None)
+            self._vector.close()
 
 
 def _resets_itself(vector: VectorEnv, name: str) -> bool:

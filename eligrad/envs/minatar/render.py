@@ -1,13 +1,8 @@
-"""Pictures of the games in the original's colours: arrays, animations, an overview of all five."""
+"""Pictures of the games in the original's colours: arrays, an overview of all five."""
 
 from __future__ import annotations
 
-import importlib
-import itertools
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +12,8 @@ from jaxtyping import Bool, Int, UInt8
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from PIL import Image
 
 from eligrad.envs.minatar import GAMES, Game
-
-Frame = UInt8[np.ndarray, "height width 3"]
-Frames = UInt8[np.ndarray, "time height width 3"]
 
 
 def palette(channels: int) -> UInt8[np.ndarray, "colours 3"]:
@@ -46,32 +37,6 @@ def render(
     top: Int[np.ndarray, ...] = np.max(lit * np.arange(1, channels + 1), axis=-1)
     large = top.repeat(scale, axis=-2).repeat(scale, axis=-1)
     return palette(channels)[large]
-
-
-def save_gif(
-    path: str | Path, frames: Frames | Iterable[Frame | Image.Image], fps: float = 15.0
-) -> None:
-    """Writes an endless animation of RGB frames. GIF keeps time in hundredths of a second.
-
-    Frames that come one by one may be images with a palette of their own, which is kept.
-    """
-    first, others = _split(frames, fps)
-    duration = max(10 * round(100 / fps), 10)
-    images = map(_image, others)
-    _image(first).save(path, "GIF", save_all=True, append_images=images, duration=duration, loop=0)
-
-
-def save_mp4(path: str | Path, frames: Frames | Iterable[Frame], fps: float = 15.0) -> None:
-    """Writes a film of RGB frames; needs the package imageio-ffmpeg."""
-    ffmpeg = import_ffmpeg()
-    first, others = _split(frames, fps)
-    height, width = first.shape[:2]
-    # H.264 halves the resolution of colour, so that both sides must be even.
-    film = ffmpeg.write_frames(str(path), (width, height), fps=fps, macro_block_size=2)
-    film.send(None)
-    for frame in itertools.chain([first], others):
-        film.send(np.ascontiguousarray(frame))
-    film.close()
 
 
 def contact_sheet(path: str | Path, length: int = 5) -> None:
@@ -134,30 +99,3 @@ def _lively_moments(
     scores = np.where(windows.min(axis=-1) >= 0, windows.sum(axis=-1), -1)
     best, start = np.unravel_index(np.argmax(scores), scores.shape)
     return observations[best, start : start + length]
-
-
-def _split(frames: Iterable[Any], fps: float) -> tuple[Any, Iterator[Any]]:
-    """The first frame and the others, once all of it is found to make sense."""
-    if fps <= 0:
-        raise ValueError(f"fps is {fps}; a positive number of frames per second is accepted")
-    others = iter(frames)
-    first = next(others, None)
-    if first is None:
-        raise ValueError("frames is empty; at least one frame is accepted")
-    return first, others
-
-
-def _image(frame: Any) -> Image.Image:
-    return frame if isinstance(frame, Image.Image) else Image.fromarray(frame)
-
-
-def import_ffmpeg() -> ModuleType:
-    """The package that writes films; ImportError says how to get it."""
-    try:
-        return importlib.import_module("imageio_ffmpeg")
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            "save_mp4 needs the package 'imageio-ffmpeg', which is not installed: "
-            "pip install imageio-ffmpeg, or write a GIF with save_gif",
-            name="imageio_ffmpeg",
-        ) from error

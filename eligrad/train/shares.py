@@ -1,0 +1,137 @@
+"""Runs shared out over the devices at hand.
+
+All devices have as many runs, as one program wants it. Where they do not come out even the last
+run is repeated; what comes of the repetitions is dropped, and a checkpoint knows nothing of them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, PyTree
+
+
+class Shares:
+    """A leading axis of runs, shared out over the local devices."""
+
+    def __init__(self, count: int) -> None:
+        devices = jax.local_devices()
+        used, each = share_out(count, len(devices))
+        self.sharding = _over(devices[:used])
+        self._first = devices[0]
+        self._count = count
+        self._rows = np.minimum(np.arange(used * each), count - 1)
+        self._even = used * each == count
+
+    def fill(self, tree: PyTree) -> PyTree:
+        """The runs and their repetitions, as many on each device."""
+        if self._even:
+            return tree
+        return jax.tree.map(lambda leaf: jax.device_put(leaf[self._rows], self.sharding), tree)
+
+    def drop(self, tree: PyTree) -> PyTree:
+        """The runs without repetitions, on the first device: they would not come out even."""
+        if self._even:
+            return tree
+        return jax.tree.map(lambda leaf: jax.device_put(leaf, self._first)[: self._count], tree)
+
+
+def share_out(count: int, devices: int) -> tuple[int, int]:
+    """How many of the devices to use, and how many runs each of them has.
+
+    The shares are the smallest that hold all runs; no device has repetitions alone.
+    """
+    each = -(-count // devices)
+    return -(-count // each), each
+
+
+class DeviceEngine:
+    """What the engines have in common whose environments are in JAX."""
+
+    _shares: Shares
+    _state: Any
+    """That of all runs and their repetitions: a NamedTuple with `fault_step`."""
+
+    @property
+    def state(self) -> Any:
+        """All that a checkpoint must hold."""
+        return self._shares.drop(self._state)
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self._state = self._shares.fill(state)
+
+    @property
+    def fault_step(self) -> Array:
+        """First step of each run with a number that is not finite, or -1."""
+        return self._shares.drop(self._state.fault_step)
+
+    def close(self) -> None:
+        """Nothing to free here; there for engines that have."""
+
+
+def for_each_run(
+    function: Callable[..., Any], sharding: NamedSharding, in_place: bool = False
+) -> Callable[..., Any]:
+    """`function` of one run, for all runs of a leading axis, a share of them on each device.
+
+    An accelerator takes its share at once, by `vmap`. A CPU takes one run after the other: the
+    parameters and traces of one agent stay in its cache where those of many do not, and a run is
+    then the same program, bit for bit, whatever other runs there are. With `in_place` its last
+    argument is a state, the first result the new one, and runs write theirs over the old: where
+    many wait for their turn, one copy of their states less.
+    """
+
+    def share(*arguments: Any) -> Any:
+        if not in_turn(sharding):
+            return jax.vmap(function)(*arguments)
+        if in_place:
+            return _map_in_place(function, *arguments)
+        return jax.lax.map(lambda run: function(*run), arguments)
+
+    return jax.shard_map(
+        share,
+        mesh=sharding.mesh,
+        in_specs=sharding.spec,
+        out_specs=sharding.spec,
+        check_vma=False,
+    )
+
+
+def _map_in_place(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
+    *others, states = arguments
+    first = jax.tree.map(lambda leaf: leaf[0], arguments)
+    count = jax.tree.leaves(states)[0].shape[0]
+    _, record = jax.eval_shape(function, *first)
+    records = jax.tree.map(lambda leaf: jnp.empty((count, *leaf.shape), leaf.dtype), record)
+
+    def turn(run: Array, done: tuple[Any, Any]) -> tuple[Any, Any]:
+        of_run = functools.partial(jax.lax.dynamic_index_in_dim, index=run, keepdims=False)
+        result = function(*jax.tree.map(of_run, others), jax.tree.map(of_run, done[0]))
+        return jax.tree.map(
+            lambda all_runs, one: jax.lax.dynamic_update_index_in_dim(all_runs, one, run, 0),
+            done,
+            result,
+        )
+
+    return jax.lax.fori_loop(0, count, turn, (states, records))
+
+
+def in_turn(sharding: NamedSharding) -> bool:
+    """Whether the runs on a device take turns."""
+    return all(device.platform == "cpu" for device in sharding.device_set)
+
+
+def here() -> NamedSharding:
+    """All runs on one device."""
+    return _over(jax.local_devices()[:1])
+
+
+def _over(devices: list[Any]) -> NamedSharding:
+    return NamedSharding(Mesh(np.array(devices), ("runs",)), PartitionSpec("runs"))
