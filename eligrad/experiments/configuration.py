@@ -92,7 +92,8 @@ def shown(value: Any) -> str:
         return str(value)
     if isinstance(value, numbers.Integral) and float(f"{value:g}") != value:
         return str(value)  # a number of steps that six digits do not hold
-    if value == 0 or 0.01 <= abs(value) < 1e5 or not math.isfinite(value):
-        return f"{value:g}"
-    mantissa, exponent = f"{value:e}".split("e")
+    number = float(value)
+    if number == 0 or 0.01 <= abs(number) < 1e5 or not math.isfinite(number):
+        return f"{number:g}"
+    mantissa, exponent = f"{number:e}".split("e")
     return f"{float(mantissa):g}e{int(exponent)}"

@@ -57,11 +57,12 @@ def within(name: str, value: Any, low: float, high: float) -> None:
 
 
 def positive(name: str, value: Any) -> None:
-    """Refuses known values that are not above 0; a traced value passes unseen."""
+    """Refuses known values that are not finite and above 0; a traced value passes unseen."""
     if isinstance(value, jax.core.Tracer):
         return
     accepted = "numbers above 0 are accepted"
-    if not np.all(_known_numbers(name, value, accepted) > 0):
+    known = _known_numbers(name, value, accepted)
+    if not np.all(np.isfinite(known) & (known > 0)):
         raise ValueError(f"{name} is {value}; {accepted}")
 
 

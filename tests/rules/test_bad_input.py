@@ -56,6 +56,12 @@ def test_what_is_no_number_is_named(lam):
         check.positive("kappa", lam)
 
 
+@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
+def test_what_must_be_positive_is_finite_too(bad):
+    with pytest.raises(ValueError, match=rf"kappa is {bad}; numbers above 0 are accepted"):
+        check.positive("kappa", bad)
+
+
 def test_numbers_of_any_kind_are_numbers():
     for lam in (1, True, np.float16(0.5), jnp.bfloat16(0.5), [0.5, 0.9]):
         check.within("lam", lam, 0.0, 1.0)
