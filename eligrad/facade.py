@@ -25,7 +25,7 @@ from eligrad.agents import QLambda as QLambdaAgent
 from eligrad.rules import _checks as check
 from eligrad.train import Callback, Session, archive, prepare
 from eligrad.train import plan as planning
-from eligrad.train.evaluate import choose, evaluate
+from eligrad.train.evaluate import LIMIT, choose, evaluate
 from eligrad.train.fit import check_network, number_of_actions
 from eligrad.train.plan import EXPLORATION_FRACTION, World
 from eligrad.train.stream import spread
@@ -189,9 +189,17 @@ class Learner:
         return self._remembered[1]
 
     def evaluate(
-        self, episodes: int = 10, *, deterministic: bool = True, seed: int = 0
+        self,
+        episodes: int = 10,
+        *,
+        deterministic: bool = True,
+        seed: int = 0,
+        max_steps: int = LIMIT,
     ) -> pd.DataFrame:
-        """Plays whole episodes with every seed, without learning: seed, episode, return."""
+        """Plays whole episodes with every seed, without learning: seed, episode, return.
+
+        One that does not end is left after `max_steps`.
+        """
         session = self.session
         returns = evaluate(
             session.agent,
@@ -201,6 +209,7 @@ class Learner:
             seed=seed,
             greedy=deterministic,
             params=planning.make_params(session.env, session.plan.env_params),
+            max_steps=max_steps,
         )
         return pd.DataFrame(
             {

@@ -16,7 +16,7 @@ from eligrad.train.plan import Agent, World, env_seeds, whole_number
 from eligrad.train.stream import spread
 
 LIMIT = 100_000
-"""Steps after which an episode that does not end is left, its return so far counted."""
+"""Steps after which an episode that does not end is left, unless told otherwise."""
 
 
 def choose(agent: Agent, state: Any, observation: Any, key: PRNGKeyArray, greedy: bool) -> Array:
@@ -35,26 +35,35 @@ def evaluate(
     seed: int = 0,
     greedy: bool = True,
     params: Any = None,
+    max_steps: int = LIMIT,
 ) -> Float[np.ndarray, "runs episodes"]:
     """Returns of whole episodes of each run, without learning.
 
-    `states` are those of the agents, with a leading axis of runs. Nothing of them changes.
+    `states` are those of the agents, with a leading axis of runs. Nothing of them changes. An
+    episode that does not end is left after `max_steps`, its return so far counted.
     """
-    episodes = whole_number("episodes", episodes)
+    episodes, max_steps = whole_number("episodes", episodes), whole_number("max_steps", max_steps)
     if isinstance(env, HostEnvironment):
-        return _in_gymnasium(agent, env, states, episodes, seed, greedy)
+        return _in_gymnasium(agent, env, states, episodes, seed, greedy, max_steps)
     params = env.default_params() if params is None else params
     keys = jax.random.split(jax.random.key(seed), episodes)
 
     def play(run: tuple[Agent, Any]) -> Float[Array, " episodes"]:
-        return jax.vmap(lambda key: _episode(run[0], env, params, greedy, run[1], key))(keys)
+        one = functools.partial(_episode, run[0], env, params, greedy, max_steps, run[1])
+        return jax.vmap(one)(keys)
 
     agents = spread(agent, len(jax.tree.leaves(states)[0]))
     return np.asarray(jax.jit(functools.partial(jax.lax.map, play))((agents, states)))
 
 
 def _episode(
-    agent: Agent, env: Environment, params: Any, greedy: bool, state: Any, key: PRNGKeyArray
+    agent: Agent,
+    env: Environment,
+    params: Any,
+    greedy: bool,
+    max_steps: int,
+    state: Any,
+    key: PRNGKeyArray,
 ) -> Float[Array, ""]:
     """The return of one episode."""
 
@@ -68,7 +77,7 @@ def _episode(
         return number + 1, ended, world.state, world.observation, total
 
     def goes_on(carry: Any) -> Array:
-        return ~carry[1] & (carry[0] <= LIMIT)
+        return ~carry[1] & (carry[0] <= max_steps)
 
     first = env.reset(jax.random.fold_in(key, 0), params)
     begun = (jnp.int32(1), jnp.zeros((), bool), *first, jnp.zeros((), jnp.float32))
@@ -76,7 +85,13 @@ def _episode(
 
 
 def _in_gymnasium(
-    agent: Agent, env: HostEnvironment, states: Any, episodes: int, seed: int, greedy: bool
+    agent: Agent,
+    env: HostEnvironment,
+    states: Any,
+    episodes: int,
+    seed: int,
+    greedy: bool,
+    max_steps: int,
 ) -> np.ndarray:
     """One copy for each run, stepped together until every run has its episodes.
 
@@ -99,7 +114,7 @@ def _in_gymnasium(
                 world = copies.step(np.asarray(act(agents, states, jnp.asarray(observation), keys)))
                 observation, total, length = world.observation, total + world.reward, length + 1
                 ended = world.terminated | world.truncated
-                over = ~left & (ended | (length == LIMIT))
+                over = ~left & (ended | (length == max_steps))
                 for run in np.flatnonzero(over):
                     returns[run].append(float(total[run]))
                 left |= over & ~ended

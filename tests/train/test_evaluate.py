@@ -58,14 +58,20 @@ def test_callbacks_evaluate_in_the_world_of_the_training():
     np.testing.assert_array_equal(returns, [[6.0, 6.0]])
 
 
-def test_an_episode_that_was_left_is_not_gone_on_with(monkeypatch):
-    monkeypatch.setattr(evaluation, "LIMIT", 4)
+def test_an_episode_that_was_left_is_not_gone_on_with():
     agent = tiny.agent(3)
     keys = jax.random.split(jax.random.key(0), 2)
     states = jax.vmap(agent.init)(keys, jnp.zeros((2, 3)))
-    returns = evaluation.evaluate(agent, counters(2, 100), states, episodes=3)
+    returns = evaluation.evaluate(agent, counters(2, 100), states, episodes=3, max_steps=4)
     # 10, 20, ... and the action, 0 or 1, for each step.
     np.testing.assert_array_equal(returns // 10 * 10, [[30, 60, 30], [100, 100, 100]])
+
+
+def test_an_endless_episode_in_jax_is_left_too():
+    agent = tiny.agent(2)
+    states = jax.vmap(agent.init)(jax.random.split(jax.random.key(0), 1), jnp.zeros((1, 2)))
+    returns = evaluation.evaluate(agent, tiny.Breaks("reward", -1), states, episodes=1, max_steps=7)
+    np.testing.assert_array_equal(returns, [[7.0]])
 
 
 def test_a_vector_environment_in_training_is_not_evaluated_in():
