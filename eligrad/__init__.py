@@ -51,4 +51,11 @@ def __getattr__(name: str) -> Any:
         from eligrad.experiments import load_runs
 
         return load_runs
+    if name == "__version__":
+        import importlib.metadata
+
+        try:
+            return importlib.metadata.version("eligrad")
+        except importlib.metadata.PackageNotFoundError:
+            return "unknown"  # run from its source, without being installed
     raise AttributeError(f"module 'eligrad' has no attribute {name!r}")

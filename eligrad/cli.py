@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
-import importlib.metadata
+import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 
 import tyro
+
+import eligrad
 
 COMMANDS = {
     "train": "train an agent, or go on with a run: eligrad train qrc MinAtar/Breakout-v1",
@@ -54,8 +58,49 @@ def _refuse(message: str) -> NoReturn:
     sys.exit(2)
 
 
+class _Printed:
+    """Standard output that ends the program once nobody reads it: `eligrad runs ls | head`.
+
+    Commands would take the error for one of a file, and tell of it.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Writes as the stream does."""
+        with self._ending_in_silence():
+            return self._stream.write(text)
+
+    def flush(self) -> None:
+        """Flushes as the stream does."""
+        with self._ending_in_silence():
+            self._stream.flush()
+
+    @contextlib.contextmanager
+    def _ending_in_silence(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            # What is still in the buffer is written when Python ends, and must find somebody.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            sys.exit(128 + signal.SIGPIPE)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command that the first argument names, with the others."""
+    printed = _Printed(sys.stdout)
+    with contextlib.redirect_stdout(cast(Any, printed)):
+        try:
+            _run(arguments)
+        finally:
+            printed.flush()
+
+
+def _run(arguments: list[str] | None) -> None:
     # The options of `train` come from classes that import JAX: not before it is asked for.
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(
@@ -66,9 +111,7 @@ def main(arguments: list[str] | None = None) -> None:
         + "\n".join(f"  {name:<11}{summary}" for name, summary in COMMANDS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--version", action="version", version=importlib.metadata.version("eligrad")
-    )
+    parser.add_argument("--version", action="version", version=eligrad.__version__)
     parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help="what to do")
     command = parser.parse_args(arguments[:1]).command
     if command == "demo":

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import pandas as pd
 import tyro
 
-from eligrad.experiments.compare import compare
+from eligrad.experiments.compare import SeveralConfigurations, compare
 from eligrad.experiments.records import STAGE_ONE
 from eligrad.experiments.store import load_runs
 
@@ -35,6 +35,13 @@ def main(arguments: list[str]) -> int:
     command = tyro.cli(Compare, prog="eligrad compare", args=arguments)
     try:
         print(compare(_runs(command.a), _runs(command.b), command.score).in_words())
+    except SeveralConfigurations as error:
+        print(
+            f"eligrad compare: {error.found}; a folder with the runs of one is accepted, as "
+            "`eligrad train --seeds 10` writes it; eligrad report FOLDER shows all of a sweep",
+            file=sys.stderr,
+        )
+        return 2
     except (ValueError, OSError) as error:
         print(f"eligrad compare: {error}", file=sys.stderr)
         return 2

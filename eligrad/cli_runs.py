@@ -82,9 +82,9 @@ def _number(value: float | None) -> str:
 
 
 def _show(given: argparse.Namespace) -> int:
-    records = _of_folder(given.run)
-    for record in records:
-        print(json.dumps(_content(record), indent=2, ensure_ascii=False))
+    contents = [_content(record) for record in _of_folder(given.run)]
+    shown = contents[0] if len(contents) == 1 else contents
+    print(json.dumps(shown, indent=2, ensure_ascii=False))
     return 0
 
 

@@ -20,16 +20,20 @@ import shutil
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import filelock
+import numpy as np
 
 from eligrad._damaged import DamagedFileError, DamagedFileWarning
 from eligrad._files import inside, read_json
 from eligrad.experiments.configuration import Run
 from eligrad.experiments.jobs import Job
-from eligrad.experiments.records import DAMAGE, FAILURES, JOBS, RUNS
+from eligrad.experiments.records import DAMAGE, FAILURES, JOBS, RUNS, read_folder, summary_of_run
 from eligrad.train.files import checksum, write_json
 from eligrad.train.folder import RunFolder
+from eligrad.train.metrics import Tables
+from eligrad.train.summary import summarise
 
 FORMAT = 1
 """Version of the layout."""
@@ -101,18 +105,39 @@ class Store:
         """Whether a run is there; it is complete if it is."""
         return self.run_folder(run).is_dir()
 
+    def summary(self, run: Run) -> dict[str, Any] | None:
+        """What came of a run; None if it is not there. Steps after those asked for do not count."""
+        folder, steps = self.run_folder(run), run.configuration.steps
+        if not folder.is_dir():
+            return None
+        record = read_folder(folder, self.path)[0]
+        if record.configuration.steps == steps:
+            return record.summary
+        tables = RunFolder(folder).tables()
+        asked_for = Tables(*(table.filter(np.asarray(table["step"]) <= steps) for table in tables))
+        return summary_of_run(summarise(asked_for, [run.seed], steps), 0)
+
     def set_damaged_aside(self, runs: Iterable[Run]) -> list[str]:
-        """Renames finished runs that are damaged, and says what is wrong with them."""
-        found = []
+        """Renames finished runs that are damaged; says so, and which runs were trained further."""
+        notes = []
         for run in runs:
             folder = self.run_folder(run)
-            wrong = what_is_wrong(folder) if folder.is_dir() else None
-            if wrong is not None:
+            if not folder.is_dir():
+                continue
+            try:
+                if (wrong := what_is_wrong(folder)) is not None:
+                    raise DamagedFileError(wrong)
+                if (steps := _steps_of(folder, run)) > run.configuration.steps:
+                    notes.append(
+                        f"{folder} was trained further, to {steps:,} steps, and stays as it is; "
+                        f"the sweep counts its first {run.configuration.steps:,}"
+                    )
+            except ValueError as error:
                 free = (folder.with_name(f"{run.name}.damaged-{n}") for n in itertools.count(1))
                 aside = next(path for path in free if not path.exists())
                 folder.rename(aside)
-                found.append(f"{wrong}; the run is put aside as {aside.name} and trained again")
-        return found
+                notes.append(f"{error}; the run is put aside as {aside.name} and trained again")
+        return notes
 
     # Jobs
 
@@ -264,8 +289,8 @@ def what_is_wrong(folder: Path, below: str = "") -> str | None:
     """Names the first file of a run folder that is not what was written; None if all are sound.
 
     `below` restricts the check to a part of the folder, such as `"metrics/episodes/"`. In folders
-    without `checksums.json`, such as those of `eligrad train`, metrics are known by the checksums
-    in the last checkpoint.
+    without `checksums.json`, such as those of `eligrad train`, and in those that it went on with
+    since, metrics are known by the checksums in the last checkpoint.
     """
     try:
         sums = _checksums(folder)
@@ -283,7 +308,31 @@ def _checksums(folder: Path) -> dict[str, str]:
     try:
         sums = read_json(folder / _CHECKSUMS)
     except FileNotFoundError:
-        sums = RunFolder(folder).checksums()
+        return RunFolder(folder).checksums()
     if not isinstance(sums, dict):
         raise DamagedFileError(f"{folder / _CHECKSUMS} is damaged: it holds no checksums")
-    return sums
+    return RunFolder(folder).checksums() if _was_resumed(folder, sums) else sums
+
+
+def _was_resumed(folder: Path, sums: dict[str, str]) -> bool:
+    """Whether a session of training came after the checksums: it begins by writing the config."""
+    config = folder / "config.json"
+    if not config.is_file() or sums.get(config.name) in (None, checksum(config)):
+        return False
+    read_json(config)  # another session leaves a whole seal, damage does not
+    return True
+
+
+def _steps_of(folder: Path, run: Run) -> int:
+    """How many steps a run is planned for by now; refuses the folder of another run."""
+    try:
+        (record,) = read_folder(folder, folder)
+    except DAMAGE as error:
+        if isinstance(error, (OSError, DamagedFileError)):
+            raise
+        raise DamagedFileError(f"{folder} is damaged: {error!r}") from error
+    steps = record.configuration.steps
+    asked_for = dataclasses.replace(record.configuration, steps=run.configuration.steps)
+    if Run(asked_for, record.seed).name != run.name or steps < run.configuration.steps:
+        raise DamagedFileError(f"{folder / 'config.json'} is damaged: it is another run's")
+    return steps

@@ -30,6 +30,16 @@ _NEEDED = (
 )  # fmt: skip
 
 
+class SeveralConfigurations(ValueError):
+    """What was `found` on one side of a comparison is more than one configuration."""
+
+    def __init__(self, found: str) -> None:
+        self.found = found
+        super().__init__(
+            f"{found}; compare one at a time, for example runs[runs.config_hash == ...]"
+        )
+
+
 def compare(
     runs_a: Table, runs_b: Table, column: str = "return_last", bootstrap: Bootstrap = STANDARD
 ) -> Comparison:
@@ -98,10 +108,7 @@ def _check_one_configuration(name: str, runs: Table) -> None:
     for env, group in runs.groupby("env", observed=True):
         configurations = group["config_hash"].nunique()
         if configurations > 1:
-            raise ValueError(
-                f"{name} has {configurations} configurations on {env}; compare one at a time, for "
-                "example runs[runs.config_hash == ...]"
-            )
+            raise SeveralConfigurations(f"{name} has {configurations} configurations on {env}")
         twice = group["seed"][group["seed"].duplicated()]
         if len(twice):
             raise ValueError(f"{name} has seed {twice.iloc[0]} twice on {env}; once is accepted")

@@ -9,7 +9,6 @@ import numpy as np
 from eligrad.agents import TITLES
 from eligrad.experiments.claims import Store
 from eligrad.experiments.configuration import Configuration, Run, shown
-from eligrad.experiments.records import read_folder
 from eligrad.experiments.sweep import Report
 from eligrad.train.curve import mean_and_error
 
@@ -26,7 +25,7 @@ def as_text(report: Report) -> str:
     rows = [("agent", "environment", "seeds", *_MEASURES.values(), "steps/s", "settings")]
     configurations = [runs[0].configuration for runs in groups.values()]
     for runs in groups.values():
-        known = [each for run in runs if (each := _summary(store, run)) is not None]
+        known = [each for run in runs if (each := store.summary(run)) is not None]
         configuration = runs[0].configuration
         rows.append(
             (
@@ -68,11 +67,6 @@ def own_fields(configuration: Configuration) -> dict[str, Any]:
         "max_episode_steps": configuration.max_episode_steps,
         "steps": configuration.steps,
     }
-
-
-def _summary(store: Store, run: Run) -> dict[str, Any] | None:
-    folder = store.run_folder(run)
-    return read_folder(folder, store.path)[0].summary if folder.is_dir() else None
 
 
 def _cell(values: list[float | None]) -> str:

@@ -115,14 +115,15 @@ def read_folder(folder: Path, base: Path) -> list[Record]:
             seed=seed,
             step=step,
             finished=summary is not None and summary["finished"],
-            summary=None if summary is None else _summary_of(summary, index),
+            summary=None if summary is None else summary_of_run(summary, index),
             sessions=config.get("sessions", []),
         )
         for index, seed in enumerate(plan["seeds"])
     ]
 
 
-def _summary_of(summary: dict[str, Any], index: int) -> dict[str, Any]:
+def summary_of_run(summary: dict[str, Any], index: int) -> dict[str, Any]:
+    """What the summary of a folder says of one of its runs."""
     shared = {name: summary[name] for name in ("seconds", "steps_per_second")}
     own = summary["seeds"][index]
     _expect(own, {name: kinds for name, kinds in _OUTCOME.items() if name in own})

@@ -64,7 +64,7 @@ def sensitivity_curves(
         panel.set_ylabel(f"{env}\n{column}")
     note = f"{MEANINGS.get(column, column)}; dots: all configurations"
     if any(len(_values(table[SETTINGS + setting])) <= FEW for setting in settings):
-        note += "; lines: the best one with that value, ± standard error"
+        note += f"; lines: the best one with that value{_others(runs, settings)}, ± standard error"
     add_legend(figure, panels.ravel(), note)
     return figure
 
@@ -127,10 +127,8 @@ def heat_maps(runs: Table, x: str, y: str, column: str = "return_last") -> Any:
             panel.set_title(f"{palette.style(agent).title}\n{env}", fontsize=10)
             panel.set(xlabel=x, ylabel=y)
         figure.colorbar(image, ax=panels[:, number], label=column, shrink=0.8)
-    swept = differing(runs, fixed_columns(runs))
-    others = {column.removeprefix(SETTINGS) for column in swept} - {x, y}
-    note = f", with the best of the other settings ({', '.join(sorted(others))})" if others else ""
-    note = wrapped(f"{MEANINGS.get(column, column)}{note}; the best one framed", figure)
+    others = _others(runs, [x, y])
+    note = wrapped(f"{MEANINGS.get(column, column)}{others}; the best one framed", figure)
     figure.suptitle(note, fontsize="small")
     return figure
 
@@ -165,6 +163,13 @@ def _frame(panel: Any, row: Any, number: Any) -> None:
     panel.add_patch(
         Rectangle((number - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=palette.VERMILLION, lw=3)
     )
+
+
+def _others(runs: Table, settings: Sequence[str]) -> str:
+    """Names what else was swept, parameters of environments too: the best of it is shown."""
+    swept = differing(runs, fixed_columns(runs))
+    others = {column.removeprefix(SETTINGS) for column in swept} - {*settings}
+    return f", with the best of the other settings ({', '.join(sorted(others))})" if others else ""
 
 
 def best_of_others(table: Table, settings: list[str]) -> Table:

@@ -42,7 +42,7 @@ class Report:
     failures: dict[str, str]
     """The traceback of each run that failed, by its name."""
     notes: tuple[str, ...]
-    """Damaged files, by name."""
+    """Damaged files, by name, and runs that were trained further."""
     stopped_by: int | None
     """The number of the signal that ended it early."""
 

@@ -19,7 +19,7 @@ from eligrad.experiments.choice import Candidates, Choice
 from eligrad.experiments.configuration import Configuration, Run
 from eligrad.experiments.executors import Executor
 from eligrad.experiments.outcome import differences, own_fields
-from eligrad.experiments.records import STAGE_ONE, read_folder
+from eligrad.experiments.records import STAGE_ONE
 from eligrad.experiments.resolve import resolve
 from eligrad.experiments.spec import Spec, SpecError
 from eligrad.experiments.sweep import Report, Store, train_runs
@@ -83,7 +83,7 @@ class TwoStage:
         place = Store(store)
         for row, runs in enumerate(variants.values()):
             for run in runs:
-                area = _area(place, run)
+                area = (place.summary(run) or {}).get("return_area")
                 column = envs.index(str(run.configuration.env))
                 areas[row, column, seeds.index(run.seed)] = np.nan if area is None else area
         agents = tuple(str(runs[0].configuration.agent) for runs in variants.values())
@@ -157,11 +157,3 @@ def _check_complete(runs: Sequence[Run]) -> None:
                 f"the two-stage protocol compares all configurations on the same environments and "
                 f"seeds; one of {agent} lacks {missing[0]}"
             )
-
-
-def _area(store: Store, run: Run) -> float | None:
-    folder = store.run_folder(run)
-    if not folder.is_dir():
-        return None
-    summary = read_folder(folder, store.path)[0].summary
-    return None if summary is None else summary["return_area"]

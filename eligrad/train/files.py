@@ -17,6 +17,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
     Until then whatever was at `path` stays; after a failure too.
     """
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} to")
     # The leading dot keeps readers of a whole folder, such as pyarrow's, from seeing it.
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:

@@ -7,6 +7,7 @@ cursor, and the future, which is pale.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,11 @@ def save(recording: Recording, path: str | Path, fps: float = 15.0) -> None:
         # ffmpeg knows the format by the end of the name.
         named = partial.with_name(f"{partial.name}.mp4")
         try:
-            save_mp4(named, compose(recording), fps)
+            with warnings.catch_warnings():
+                # JAX has threads, whose locks a child could wait for. This one becomes ffmpeg at
+                # once and asks for none of them.
+                warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+                save_mp4(named, compose(recording), fps)
             named.replace(partial)
         finally:
             named.unlink(missing_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -110,6 +111,10 @@ def _run_to_the_end(prepare: Callable[Arguments, Session]) -> Callable[Arguments
             return session.run()
 
     train.__name__ = train.__qualname__ = "train"
+    # Else `help` and editors would say that it returns what `prepare` does.
+    train.__annotations__ = prepare.__annotations__ | {"return": "Result"}
+    told = inspect.signature(prepare).replace(return_annotation="Result")
+    train.__signature__ = told  # pyright: ignore[reportAttributeAccessIssue]
     return train
 
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from eligrad.envs.names import UnknownName
 from eligrad.envs.optional import import_optional
 from eligrad.train.metrics import Tables
 
@@ -167,7 +166,8 @@ def check_sinks(names: Sequence[str], folder: Path | None) -> None:
     """Refuses names that are unknown and sinks that cannot work here, before any work starts."""
     for name in names:
         if name not in SINKS:
-            raise UnknownName("sink", name, SINKS)
+            known = " and ".join(map(repr, SINKS))
+            raise ValueError(f"sinks has {name!r}; {known} are accepted")
         if folder is None:
             raise ValueError(f"sinks are {list(names)}, but without `out` they have no folder")
         import_optional(name, extra=EXTRA, purpose=f"the sink {name!r}")

@@ -312,3 +312,13 @@ def test_other_misuse():
         with pytest.raises(ValueError, match="seed -1 is negative"):
             copies.reset([0, -1])
     copies.close()
+
+
+def test_a_module_that_cannot_be_imported_is_named(tmp_path, monkeypatch):
+    with pytest.raises(ModuleNotFoundError, match=r"'gridmod:Grid-v0' asks .*PYTHONPATH=\. before"):
+        GymnasiumEnvironment("gridmod:Grid-v0")
+    # What the module itself lacks is another matter.
+    (tmp_path / "needy_module.py").write_text("import absent_module")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'absent_module'$"):
+        GymnasiumEnvironment("needy_module:Grid-v0")

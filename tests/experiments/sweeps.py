@@ -18,7 +18,7 @@ from eligrad.experiments.store import load_chunks, load_episodes, load_runs
 from eligrad.experiments.worker import work
 from eligrad.train.folder import RunFolder
 from eligrad.train.metrics import Measured, Tables, tables_of_chunk
-from eligrad.train.plan import Plan, make_settings
+from eligrad.train.plan import Plan, grown, make_settings
 from eligrad.train.stream import StepRecord
 from eligrad.train.summary import summarise
 
@@ -124,10 +124,11 @@ def _quick_train(
     _quick_run(RunFolder.create(out), plan, [])
 
 
-def _quick_resume(program) -> None:
+def _quick_resume(program, steps=None) -> None:
     folder = RunFolder.open(program)
     config = folder.config
-    _quick_run(folder, Plan(**config["plan"]), config["sessions"])
+    plan = Plan(**config["plan"])
+    _quick_run(folder, plan if steps is None else grown(plan, steps), config["sessions"])
 
 
 def _quick_run(folder: RunFolder, plan: Plan, sessions: list) -> None:

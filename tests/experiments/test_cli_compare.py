@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from eligrad import cli_compare
 from eligrad.train import train
+from tests.experiments.tables import runs_of
 
 
 def test_says_what_can_be_claimed(tmp_path, capsys):
@@ -19,3 +22,13 @@ def test_says_what_can_be_claimed(tmp_path, capsys):
 def test_says_what_is_wrong(tmp_path, capsys):
     assert cli_compare.main([str(tmp_path / "a"), str(tmp_path / "b")]) == 2
     assert "a" in capsys.readouterr().err
+
+
+def test_a_sweep_has_more_than_one_configuration(tmp_path, capsys, monkeypatch):
+    runs = runs_of("qrc", {"A": [1.0, 2.0]}, **{"settings.lam": 0.5})
+    several = pd.concat([runs, runs_of("qrc", {"A": [1.0, 2.0]}, **{"settings.lam": 0.9})])
+    monkeypatch.setattr(cli_compare, "load_runs", lambda path: several)
+    assert cli_compare.main([str(tmp_path), str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert "has 2 configurations on A; a folder with the runs of one is accepted" in told
+    assert "runs[" not in told

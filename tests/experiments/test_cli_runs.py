@@ -39,6 +39,13 @@ def test_ls_show_and_diff(store, capsys):
     assert not any(line.startswith("settings.gamma") for line in lines)
 
 
+def test_a_folder_of_several_runs_is_shown_as_one_list(tmp_path, quick_training, capsys):
+    shared = {"steps": 400, "max_episode_steps": None, "env_params": {}}
+    worker.train("qrc", "A", seeds=[3, 4], out=tmp_path / "both", **shared)
+    assert cli_runs.main(["show", str(tmp_path / "both")]) == 0
+    assert [each["seed"] for each in json.loads(capsys.readouterr().out)] == [3, 4]
+
+
 def test_rm_asks_first(store, capsys, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda question: "n")
     assert cli_runs.main(["rm", str(store / "r0")]) == 1

@@ -173,6 +173,10 @@ def test_sensitivity_shows_the_best_of_the_others():
         step.containers[0].lines[0].get_ydata().astype(float), [9.1, 10.0, 11.0]
     )
     assert [text.get_text() for text in lam.get_xticklabels()] == ["0.8", "0.9"]
+    assert "with that value, ±" in " ".join(words(figure).split())
+    worlds = sweep().assign(**{"env_params.g": [1.0, 2.0] * 6})
+    told = " ".join(words(settings_figures.sensitivity_curves(worlds)).split())
+    assert "with that value, with the best of the other settings (env_params.g), ±" in told
     # Each configuration is a dot.
     assert len(lam.collections[0].get_offsets()) == 6
 

@@ -82,6 +82,7 @@ def test_a_seed_without_an_episode_is_in_no_mean_and_is_counted():
     all_of_it, data = data_of(made()), data_of(silenced(made(), 1))
     before, curve = all_of_it["curves"][0], data["curves"][0]
     assert (curve["seeds"], curve["without_episode"]) == ([0, 2], 1)
+    assert [row["without_episode"] for row in data["statistics"][:2]] == [1, 0]
     assert curve["each"] == [before["each"][0], before["each"][2]]
     mean = (floats(before["each"][0]) + floats(before["each"][2])) / 2
     np.testing.assert_allclose(floats(curve["mean"]), mean, rtol=2 * ROUNDED["rtol"])

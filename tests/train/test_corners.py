@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,7 +14,8 @@ from eligrad.agents import PRESETS, QLambda, from_equinox
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box, Discrete
 from eligrad.nets import streaming_mlp
-from eligrad.train import Online, Runs, provenance, train
+from eligrad.train import Online, Runs, prepare, provenance, train
+from eligrad.train.files import write_json
 from eligrad.train.plan import checkpoint_every_for
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -103,3 +106,18 @@ def test_a_growing_run_is_saved_more_seldom():
 @pytest.mark.parametrize("preset", ["qc", "gq2", "q-lambda", "stream-q"])
 def test_presets_record_the_beta_they_use(preset):
     assert PRESETS[preset].beta == 0.0
+
+
+def test_help_says_that_training_returns_a_result():
+    told = inspect.signature(train)
+    assert told.return_annotation == train.__annotations__["return"] == "Result"
+    assert told.parameters == inspect.signature(prepare).parameters
+    assert prepare.__annotations__["return"] == "Session"
+
+
+def test_a_folder_that_is_missing_is_named(tmp_path):
+    path = tmp_path / "nodir" / "x.json"
+    with pytest.raises(
+        FileNotFoundError, match=f"there is no folder {path.parent} to write x.json"
+    ):
+        write_json(path, {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+import warnings
 
 import numpy as np
 import pytest
@@ -99,6 +100,7 @@ def test_mp4_goes_through_ffmpeg(tmp_path, monkeypatch):
 
     def write_frames(path, size, **options):
         assert path.endswith(".mp4")
+        warnings.warn("os.fork() was called. It is …", RuntimeWarning, stacklevel=1)
         frames = 0
         try:
             while True:
@@ -116,7 +118,9 @@ def test_mp4_goes_through_ffmpeg(tmp_path, monkeypatch):
     module = types.ModuleType("imageio_ffmpeg")
     module.write_frames = write_frames
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", module)
-    film.save(made_up(), tmp_path / "film.mp4")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        film.save(made_up(), tmp_path / "film.mp4")
     assert [file.name for file in tmp_path.iterdir()] == ["film.mp4"]
     assert (tmp_path / "film.mp4").read_text() == "13"
 

@@ -74,7 +74,17 @@ def find_spec(env_id: str) -> EnvSpec:
     """The registered description of an id such as "Ant-v5" or "my_package:MyEnv-v0"."""
     module, _, name = env_id.rpartition(":")
     if module:
-        importlib.import_module(module)
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+                raise  # one that the module itself needs
+            raise ModuleNotFoundError(
+                f"{env_id!r} asks for the module {module!r}, and there is no {error.name!r} to "
+                "import: install its package, or say where it is (a file in the present folder is "
+                "found with PYTHONPATH=. before the command)",
+                name=error.name,
+            ) from None
     if name not in gymnasium.registry:
         _import_suite(name)
     if name not in gymnasium.registry:

@@ -132,6 +132,7 @@ def _statistics(environment: int, algorithm: int, runs: Table) -> dict[str, Any]
         "seeds": len(runs),
         "finished": int(runs["finished"].sum()),
         "diverged": int(runs["diverged_step"].notna().sum()),
+        "without_episode": int(runs["return_all"].isna().sum()),
         "speed": number(runs["steps_per_second"].median()),
     }
 

@@ -71,6 +71,7 @@ function drawStatistics() {
     },
     `${key}Mean`,
   ];
+  const without = ["Without an episode", (row) => number(row.without_episode), "without_episode"];
   document.getElementById("statistics-table").replaceChildren(
     sortableTable(rows, [
       ["Environment", (row) => text(row.world), "world"],
@@ -79,6 +80,7 @@ function drawStatistics() {
       ["Seeds", (row) => number(row.seeds), "seeds"],
       ["Finished", (row) => number(row.finished), "finished"],
       ["Diverged", (row) => number(row.diverged), "diverged"],
+      ...(rows.some((row) => row.without_episode) ? [without] : []),
     ]),
   );
   const aggregate = document.getElementById("aggregate");

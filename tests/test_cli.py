@@ -1,0 +1,42 @@
+"""What all commands share: the version, and an end in silence when nobody reads on."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+
+import pytest
+
+import eligrad
+from eligrad import cli
+
+
+def test_version(capsys, monkeypatch):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out.strip() == eligrad.__version__
+    assert eligrad.__version__ == importlib.metadata.version("eligrad")
+
+    def not_installed(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", not_installed)
+    assert eligrad.__version__ == "unknown"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["at the end", "in between"])
+def test_silence_when_nobody_reads_on(tmp_path, unbuffered):
+    """As in `eligrad runs ls | head`; lines may be kept back until the end, or not."""
+    command = subprocess.Popen(
+        [sys.executable, "-m", "eligrad", "runs", "ls", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+    )
+    command.stdout.close()
+    told = command.stderr.read().decode()
+    command.stderr.close()
+    assert (command.wait(), told) == (141, "")
