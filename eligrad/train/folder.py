@@ -176,7 +176,8 @@ class RunFolder:
             break
         else:
             if damaged:
-                raise damaged[0][1]
+                told = dict.fromkeys(str(error) for _, error in damaged)
+                raise DamagedCheckpointError("; ".join(told))
         for name in SCHEMAS:
             for part in self._parts(name).glob("*.parquet"):
                 if part.stem.isdecimal() and int(part.stem) > step:
