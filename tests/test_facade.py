@@ -170,13 +170,6 @@ def test_a_run_folder_loads_as_a_copy(tmp_path):
     assert resume(run, steps=128).episodes.to_pandas().equals(agent.episodes)
 
 
-def test_learning_again_is_written_down(tmp_path):
-    run = tmp_path / "run"
-    make("qrc", "Probe/OffPolicy-v0").learn(64, out=run).learn(64)
-    assert RunFolder(run).config["plan"]["steps"] == 128
-    assert resume(run).summary["finished"]
-
-
 @pytest.mark.parametrize(("given", "settings"), [({}, 20), ({"exploration_fraction": 0.5}, 50)])
 def test_exploration_falls_over_a_share_of_the_first_steps(given, settings):
     agent = make("qrc", "Probe/OffPolicy-v0", **given)
@@ -201,6 +194,9 @@ def test_a_short_beginning_does_not_cut_what_follows_into_pieces(tmp_path):
     assert agent.num_timesteps == 3100
     assert agent.session.plan.chunk >= 500
     assert len(list((tmp_path / "run/metrics/chunks").iterdir())) <= 21
+    # The folder knows of it, too.
+    assert RunFolder(tmp_path / "run").config["plan"]["steps"] == 3100
+    assert resume(tmp_path / "run").summary["finished"]
 
 
 @pytest.mark.parametrize(

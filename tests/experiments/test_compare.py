@@ -79,6 +79,7 @@ def test_the_detectable_difference_is_found_in_four_of_five(seeds):
     assert 0.76 < found.mean() < 0.81
 
 
+@pytest.mark.nightly
 def test_equal_agents_are_told_apart_in_one_of_twenty():
     """And where many environments are looked at, nowhere. Three standard errors."""
     envs = [f"env {number}" for number in range(400)]

@@ -15,6 +15,7 @@ __all__ = ["quick_training"]
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
+@pytest.mark.nightly
 def test_each_kind_has_columns_of_its_own(tmp_path):
     train("qrc", "Probe/Trace-v0", steps=64, out=tmp_path / "stream")
     train("ppo", "Probe/Trace-v0", steps=64, rollout=32, minibatch_size=16, out=tmp_path / "ppo")

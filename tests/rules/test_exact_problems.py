@@ -100,7 +100,7 @@ def test_gradient_rules_lead_to_the_td_fixed_point(name, lam, rule_name):
     np.testing.assert_allclose(standstill[size:], 0, atol=1e-8)
 
 
-@pytest.fixture(scope="module")
+@functools.cache
 def results():
     """The demonstration on its two counterexamples, with few seeds."""
     return {
@@ -112,19 +112,19 @@ def results():
 
 @pytest.mark.xdist_group("demonstration")
 @pytest.mark.parametrize("problem", ["baird", "spiral"])
-def test_td_diverges_and_gradient_td_does_not(results, problem):
-    assert results[problem, "td"][0].lam == 0
-    assert results[problem, "td"][0].diverged.all()
+def test_td_diverges_and_gradient_td_does_not(problem):
+    assert results()[problem, "td"][0].lam == 0
+    assert results()[problem, "td"][0].diverged.all()
     for name in ("gtd2", "tdc", "tdrc"):
-        for result in results[problem, name]:
+        for result in results()[problem, name]:
             assert not result.diverged.any(), (name, result.lam)
             pbe = np.median(result.pbe, axis=0)
             assert pbe[-1] < 0.5 * pbe[0], (name, result.lam)
 
 
 @pytest.mark.xdist_group("demonstration")
-def test_the_table_and_the_figure(results, tmp_path):
-    flat = [result for group in results.values() for result in group]
+def test_the_table_and_the_figure(tmp_path):
+    flat = [result for group in results().values() for result in group]
     text = demo.table(flat)
     assert "diverged in 4 of 4 seeds" in text
     assert text.count("stable") == 2 * 3 * len(demo.LAMBDAS)

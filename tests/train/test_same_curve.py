@@ -114,6 +114,7 @@ def test_eight_devices(together, tmp_path):
     assert_same([there[name] for name in together[0]._fields], together[0])
 
 
+@pytest.mark.nightly
 def test_a_number_of_runs_that_does_not_come_out_even(together, tmp_path):
     """Thirteen runs on seven devices, one of them twice: nothing is seen of that."""
     program = (
