@@ -53,19 +53,8 @@ class HostRuns(HostEngine):
         self.env = env
         self._copies = Simulators(env.open(self.count, workers))
         observation = self._copies.reset([int(seed) for seed in env_seeds])
-        keys = jax.vmap(jax.random.key)(jnp.asarray(agent_seeds))
-        first_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, 0)
         runs = here()
-        self._state = HostState(
-            agent=jax.jit(for_each_run(lambda agent, key, obs: agent.init(key, obs), runs))(
-                self.agents, first_keys, jnp.asarray(observation)
-            ),
-            agent_key=keys,
-            step=np.zeros(self.count, np.int32),
-            episode_return=np.zeros(self.count, np.float32),
-            episode_length=np.zeros(self.count, np.int32),
-            fault_step=np.where(all_rows_finite(observation), -1, 0).astype(np.int32),
-        )
+        self._state = first_state(self.agents, agent_seeds, observation, (self.count,))
         one = jax.tree.map(lambda leaf: leaf[0], self._state.agent)
         dispatch = Dispatch(one)
         self._pack = jax.jit(jax.vmap(dispatch.pack))
@@ -141,6 +130,23 @@ class HostRuns(HostEngine):
             episode_return=np.zeros_like(self._state.episode_return),
             episode_length=np.zeros_like(self._state.episode_length),
         )
+
+
+def first_state(
+    agents: Any, agent_seeds: np.ndarray, observation: np.ndarray, episodes: tuple[int, ...]
+) -> HostState:
+    """All runs before their first step; `episodes` is the shape of what is counted in each."""
+    keys = jax.vmap(jax.random.key)(jnp.asarray(agent_seeds))
+    first_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, 0)
+    init = jax.jit(for_each_run(lambda agent, key, first: agent.init(key, first), here()))
+    return HostState(
+        agent=init(agents, first_keys, jnp.asarray(observation)),
+        agent_key=keys,
+        step=np.zeros(len(agent_seeds), np.int32),
+        episode_return=np.zeros(episodes, np.float32),
+        episode_length=np.zeros(episodes, np.int32),
+        fault_step=np.where(all_rows_finite(observation), -1, 0).astype(np.int32),
+    )
 
 
 def all_rows_finite(observations: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ from eligrad.agents.ppo import ActorCritic, PPOState, Rollout
 from eligrad.agents.streaming import Perception
 from eligrad.envs.host import HostEnvironment, HostTransition, Workers
 from eligrad.train.faults import step_failed
-from eligrad.train.host import HostState, all_rows_finite
+from eligrad.train.host import first_state
 from eligrad.train.host_perception import HostPerception
 from eligrad.train.host_program import Untranslatable, translate
 from eligrad.train.metrics import Measured
@@ -48,19 +48,9 @@ class HostRollouts(HostEngine):
         self._time = config.rollout // config.num_envs
         self._copies = Simulators(env.open(self.count * self._envs, workers))
         observation = self._reset(env_seeds)
-        keys = jax.vmap(jax.random.key)(jnp.asarray(agent_seeds))
-        first_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, 0)
         runs = here()
-        self._state = HostState(
-            agent=jax.jit(for_each_run(lambda agent, key, obs: agent.init(key, obs), runs))(
-                self.agents, first_keys, jnp.asarray(observation)
-            ),
-            agent_key=keys,
-            step=np.zeros(self.count, np.int32),
-            episode_return=np.zeros((self.count, self._envs), np.float32),
-            episode_length=np.zeros((self.count, self._envs), np.int32),
-            fault_step=np.where(all_rows_finite(observation), -1, 0).astype(np.int32),
-        )
+        episodes = (self.count, self._envs)
+        self._state = first_state(self.agents, agent_seeds, observation, episodes)
         self._noise = jax.jit(for_each_run(self._draw_noise, runs))
         self._policy = _policy_of(agents, self._state.agent, self._envs)
         self._learn = jax.jit(for_each_run(_learn, runs))
