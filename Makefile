@@ -34,7 +34,7 @@ types: setup
 	$(BIN)/basedpyright
 
 pytest: setup
-	$(BIN)/python -m pytest -m "not nightly and not faults" -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -m "not nightly and not faults" -n $(WORKERS) --dist loadfile
 
 # The long proof: five games against the original, at least 20,000 transitions each.
 test-minatar: setup
@@ -42,7 +42,7 @@ test-minatar: setup
 
 # All long proofs: the games, learning to a mark, coverage of intervals, sweeps that are killed.
 test-nightly: setup
-	$(BIN)/python -m pytest -m "nightly and not faults" -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -m "nightly and not faults" -n $(WORKERS) --dist loadfile
 
 # What can go wrong, done on purpose to real processes, files of others, and a long life: half an hour.
 test-faults: setup
@@ -55,7 +55,7 @@ test-lowest:
 	  > $(LOWEST)/lowest.txt
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $(LOWEST)/lowest.txt
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
-	$(LOWEST)/bin/python -m pytest -m "not nightly" -n $(WORKERS) --dist loadgroup tests/rules tests/problems \
+	$(LOWEST)/bin/python -m pytest -m "not nightly" -n $(WORKERS) --dist loadfile tests/rules tests/problems \
 	  tests/nets tests/optim tests/agents tests/envs tests/train tests/test_facade.py tests/test_golden.py
 
 # The documentation as a site, in site/; pytest builds it too.

@@ -73,10 +73,17 @@ def order(agent: str) -> tuple[int, str]:
 
 
 def styles(agents: Sequence[str]) -> list[Style]:
-    """A style for each line of a figure: lines of one agent share its colour and differ in dash."""
+    """A style for each line of a figure: lines of one agent share its colour and differ in dash.
+
+    Where there is no other agent, colours tell its lines apart as well.
+    """
     drawn = []
     for place, agent in enumerate(agents):
         own = style(agent)
         dash = DASHES[(DASHES.index(own.dash) + agents[:place].count(agent)) % len(DASHES)]
-        drawn.append(dataclasses.replace(own, dash=dash))
+        colours = [own.colour]
+        if len(set(agents)) == 1:
+            colours += [colour for colour in COLOURS if colour != own.colour]
+        colour = colours[place % len(colours)]
+        drawn.append(dataclasses.replace(own, colour=colour, dash=dash))
     return drawn

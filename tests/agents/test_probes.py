@@ -20,7 +20,6 @@ from eligrad.train.stream import Runs
 # One worker for all: what was learned is kept between tests.
 pytestmark = [
     pytest.mark.usefixtures("quick_compilation"),
-    pytest.mark.xdist_group("agents-probes"),
 ]
 
 SEEDS, STEPS = 3, 4000

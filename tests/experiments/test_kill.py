@@ -18,8 +18,6 @@ from eligrad.experiments.store import load_runs
 from eligrad.experiments.sweep import run_sweep
 from tests.experiments.sweeps import Inline, outcomes
 
-pytestmark = pytest.mark.xdist_group("small sweeps")
-
 SPEC = """
 steps = {steps}
 seeds = 3

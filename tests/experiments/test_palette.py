@@ -86,3 +86,9 @@ def test_lines_of_one_agent_differ_in_dash():
     assert other == palette.style("qc")
     assert second.colour == first.colour
     assert second.dash != first.dash
+
+
+def test_lines_of_the_only_agent_differ_in_colour_too():
+    drawn = palette.styles(["gradient-ppo"] * 3)
+    assert drawn[0] == palette.style("gradient-ppo")
+    assert len({each.colour for each in drawn}) == len({each.dash for each in drawn}) == 3

@@ -17,7 +17,6 @@ from tests.experiments.test_report import HOSTILE, floats, hostile, page_of, sil
 
 pytestmark = [
     pytest.mark.skipif(not (DRIVER and CHROMIUM), reason=ABSENT),
-    pytest.mark.xdist_group("browser"),
 ]
 
 THOSE = made(envs=("A-world", "B-world"), length=40, changes=[{"h_scale": s} for s in (0.1, 1.0)])

@@ -14,7 +14,6 @@ from tests.experiments.sweeps import ENV, FRAGILE, Inline, small
 
 pytestmark = [
     pytest.mark.usefixtures("compiled_quickly"),
-    pytest.mark.xdist_group("small sweeps"),
 ]
 
 

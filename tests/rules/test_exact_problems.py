@@ -110,7 +110,6 @@ def results():
     }
 
 
-@pytest.mark.xdist_group("demonstration")
 @pytest.mark.parametrize("problem", ["baird", "spiral"])
 def test_td_diverges_and_gradient_td_does_not(problem):
     assert results()[problem, "td"][0].lam == 0
@@ -122,7 +121,6 @@ def test_td_diverges_and_gradient_td_does_not(problem):
             assert pbe[-1] < 0.5 * pbe[0], (name, result.lam)
 
 
-@pytest.mark.xdist_group("demonstration")
 def test_the_table_and_the_figure(tmp_path):
     flat = [result for group in results().values() for result in group]
     text = demo.table(flat)

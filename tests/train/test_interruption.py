@@ -13,8 +13,6 @@ from eligrad.train.interruption import Interruption
 from eligrad.train.progress import Progress
 from tests.train import tiny
 
-pytestmark = pytest.mark.xdist_group("small runs")  # they share compiled programs
-
 OPTIONS = {"seeds": 2, "chunk": 50, "checkpoint_every": 200}
 
 

@@ -29,7 +29,6 @@ from tests.train import tiny
 
 pytestmark = [
     pytest.mark.usefixtures("quick_compilation"),
-    pytest.mark.xdist_group("small runs"),  # they share compiled programs
 ]
 
 

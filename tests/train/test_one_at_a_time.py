@@ -14,8 +14,6 @@ from eligrad.train import prepare, resume, train
 from eligrad.train.folder import RunFolder, RunInUseError
 from tests.train import tiny
 
-pytestmark = pytest.mark.xdist_group("small runs")  # they share compiled programs
-
 OPTIONS: dict[str, Any] = {"steps": 100, "seeds": 2, "chunk": 50}
 
 

@@ -19,7 +19,6 @@ from tests.train import tiny_ppo as tiny
 
 pytestmark = [
     pytest.mark.usefixtures("quick_compilation"),
-    pytest.mark.xdist_group("ppo-probes"),
 ]
 
 SEEDS, STEPS = 2, 4096

@@ -17,8 +17,6 @@ from eligrad.train import HostRollouts, Rollouts, resume, train
 from eligrad.train.plan import env_seeds
 from tests.train import tiny_ppo as tiny
 
-pytestmark = pytest.mark.xdist_group("small rollouts")  # they share compiled programs
-
 SEEDS, ROLLOUTS = [3, 4, 5], 3
 
 

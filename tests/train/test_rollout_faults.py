@@ -17,7 +17,6 @@ from tests.train.test_rollout import assert_same
 
 pytestmark = [
     pytest.mark.usefixtures("quick_compilation"),
-    pytest.mark.xdist_group("small rollouts"),
 ]
 
 

@@ -21,7 +21,6 @@ from tests.train import tiny_ppo as tiny
 
 pytestmark = [
     pytest.mark.usefixtures("quick_compilation"),
-    pytest.mark.xdist_group("small rollouts"),
 ]
 
 LOW, HIGH = np.array([-1.0, -0.5], np.float32), np.array([1.0, 1.5], np.float32)

@@ -24,8 +24,6 @@ from eligrad.train.plan import env_seeds
 from eligrad.train.shares import share_out
 from tests.train import tiny
 
-pytestmark = pytest.mark.xdist_group("small runs")  # they share compiled programs
-
 SEEDS, STEPS = list(range(32)), 300
 
 
