@@ -53,11 +53,11 @@ def test_every_agent_learns_acts_and_goes_on(preset, tmp_path):
 
 def test_learning_twice_or_from_a_file_is_learning_once(tmp_path):
     options = {"seeds": 2, "exploration_steps": 100.0}
-    once = eligrad.QRC("CartPole-v1", **options).learn(2000)
-    twice = eligrad.QRC("CartPole-v1", **options).learn(1000)
+    once = eligrad.QRC("CartPole-v1", **options).learn(1000)
+    twice = eligrad.QRC("CartPole-v1", **options).learn(500)
     twice.save(tmp_path / "agent.npz")
-    twice.learn(1000)
-    loaded = eligrad.QRC.load(tmp_path / "agent.npz").learn(1000)
+    twice.learn(500)
+    loaded = eligrad.QRC.load(tmp_path / "agent.npz").learn(500)
     assert once.episodes.equals(twice.episodes)
     assert once.episodes.equals(loaded.episodes)
 

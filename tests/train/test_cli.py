@@ -83,6 +83,7 @@ def environment(tmp_path_factory):
     return os.environ | {"XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
 
 
+@pytest.mark.nightly
 def test_ctrl_c_then_resume_equals_undisturbed(tmp_path, environment):
     """A real process, a real signal; and all that a run folder holds."""
     run, log = tmp_path / "run", tmp_path / "log"
