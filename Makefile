@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 LOWEST := .venv-lowest
 WORKERS ?= 2
 
-.PHONY: setup demo divergence test lint types pytest docs test-minatar test-nightly test-lowest test-faults bench lock clean
+.PHONY: setup demo divergence test lint types pytest docs test-minatar test-nightly test-lowest test-elsewhere test-faults bench lock clean
 
 setup: $(INSTALLED)
 
@@ -57,6 +57,12 @@ test-lowest:
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	$(LOWEST)/bin/python -m pytest -m "not nightly" -n $(WORKERS) --dist loadfile tests/rules tests/problems \
 	  tests/nets tests/optim tests/agents tests/envs tests/train tests/test_facade.py tests/test_golden.py
+
+# The wheel alone, in an empty environment of each supported Python that this machine has: the newest
+# versions that pyproject.toml allows, and the lowest.
+test-elsewhere: setup
+	.ci/elsewhere python3.12 newest
+	.ci/elsewhere python3.11 lowest
 
 # The documentation as a site, in site/; pytest builds it too.
 docs: setup
