@@ -104,7 +104,10 @@ def speed_bars(runs: Table, column: str = "steps_per_second") -> Any:
     """
     require(runs, ["env", column], "runs")
     lines, envs = lines_of(runs), sorted(runs["env"].unique())
-    figure = blank(max(4.8, 1.2 + 0.5 * len(lines) * len(envs)), 4.2)
+    names = [env.replace("/", "/\n") for env in envs]
+    longest = max(len(row) for name in names for row in name.split("\n"))
+    # Room for the bars, and for the names under them.
+    figure = blank(max(4.8, 1.2 + max(0.5 * len(lines), 0.1 * longest) * len(envs)), 4.2)
     panel = figure.add_subplot()
     width = 0.8 / len(lines)
     for place, line in enumerate(lines):
@@ -127,7 +130,7 @@ def speed_bars(runs: Table, column: str = "steps_per_second") -> Any:
             )
             panel.bar_label(bars, [_engineering(float(mean))], padding=2, fontsize=8)
     panel.set(ylabel="environment steps per second", ylim=(0, 1.08 * panel.get_ylim()[1]))
-    panel.set_xticks(range(len(envs)), envs)
+    panel.set_xticks(range(len(envs)), names)
     short_numbers(panel.yaxis)
     panel.grid(axis="y", alpha=0.3)
     panel.set_axisbelow(True)

@@ -73,10 +73,11 @@ def check_suffix(path: Path) -> None:
         raise ValueError(f"{path} ends in {path.suffix!r}; {', '.join(SUFFIXES)} are accepted")
 
 
-def save(figure: Any, path: Path) -> None:
+def save(figure: Any, path: str | Path) -> None:
     """Writes a figure in the format that the name ends in; the same figure gives the same file."""
     import matplotlib
 
+    path = Path(path)
     check_suffix(path)
     # Both would put the hour into the file.
     hour = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import itertools
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from eligrad.envs.names import UnknownName
 from eligrad.experiments import figures, palette, settings_figures
@@ -70,7 +71,8 @@ def test_variants_of_an_agent_differ_in_dash():
     variants = pd.concat(
         [runs_of("qrc", {"A": [1.0]}, **{"settings.lam": lam}) for lam in (0.9, 0.8)]
     )
-    first, second = figures.lines_of(variants)
+    with_another = pd.concat([variants, runs_of("qc", {"A": [1.0]})])
+    first, second, _ = figures.lines_of(with_another)
     assert (first.label, second.label) == ("QRC(λ), lam 0.8", "QRC(λ), lam 0.9")
     assert first.style.colour == second.style.colour == palette.BLUE
     assert first.style.dash != second.style.dash
@@ -108,6 +110,16 @@ def test_settings_that_go_with_the_environment_make_no_variants():
         [runs_of("qrc", {env: [1.0]}, **{"settings.lam": lam}) for env, lam in (("A", 1), ("B", 2))]
     )
     assert [line.label for line in figures.lines_of(runs)] == ["QRC(λ)"]
+
+
+def test_names_under_bars_leave_each_other_room(runs):
+    games = ["Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders"]
+    many = pd.concat([runs.assign(env=f"MinAtar/{game}-v1") for game in games])
+    figure = figures.speed_bars(many)
+    FigureCanvasAgg(figure).draw()
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
+    assert len(boxes) == 5
+    assert all(one.x1 < other.x0 for one, other in itertools.pairwise(boxes))
 
 
 def test_speed_bars(runs):
@@ -247,5 +259,5 @@ def test_saved_by_suffix_and_always_the_same(tmp_path, runs, suffix, begins):
 
 def test_other_suffixes_are_refused(tmp_path, runs):
     with pytest.raises(ValueError, match=r"'\.jpg'; \.png, \.svg, \.pdf are accepted"):
-        figures.save(figures.speed_bars(runs), Path(tmp_path / "bars.jpg"))
+        figures.save(figures.speed_bars(runs), str(tmp_path / "bars.jpg"))
     assert not list(tmp_path.iterdir())
