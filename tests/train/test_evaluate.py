@@ -14,8 +14,8 @@ from gymnasium.vector import SyncVectorEnv
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.gymnasium import GymnasiumVector
 from eligrad.envs.spaces import Box, Discrete
+from eligrad.train import archive, train
 from eligrad.train import evaluate as evaluation
-from eligrad.train import train
 from eligrad.train.callbacks import EvaluateEvery
 from eligrad.train.host import HostRuns
 from tests.envs.tiny import Counter
@@ -51,11 +51,12 @@ class Job(Environment):
         return Step(done, observation, jnp.float32(params.wage), done == 2, jnp.asarray(False))
 
 
-def test_callbacks_evaluate_in_the_world_of_the_training():
-    watch = EvaluateEvery(4, episodes=2)
-    train(tiny.agent(2), Job(), steps=4, env_params={"wage": 3.0}, callbacks=[watch])
+def test_callbacks_evaluate_in_the_world_of_the_training(tmp_path):
+    watch = EvaluateEvery(4, episodes=2, keep_best=tmp_path / "best.npz")
+    train(tiny.agent(2), Job(), steps=4, env_params={"wage": np.float32(3.0)}, callbacks=[watch])
     ((_, returns),) = watch.history
     np.testing.assert_array_equal(returns, [[6.0, 6.0]])
+    assert archive.read_plan(tmp_path / "best.npz").env_params == {"wage": 3.0}
 
 
 def test_an_episode_that_was_left_is_not_gone_on_with():

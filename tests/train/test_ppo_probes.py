@@ -123,7 +123,7 @@ def nightly(*values):
 
 
 AGENTS = [
-    ("ppo", None),
+    nightly("ppo", None),
     ("gradient-ppo", "tdrc"),
     nightly("gradient-ppo", "td"),
     nightly("gradient-ppo", "tdc"),

@@ -149,7 +149,8 @@ def test_resumed_in_a_jax_environment(tmp_path):
     assert_resumes(tmp_path, agent, env, 128, seeds=SEEDS, checkpoint_every=32)
 
 
-@pytest.mark.parametrize("num_envs", [2, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("num_envs", [2, 1])
 def test_resumed_in_mujoco(tmp_path, num_envs):
     """By name; with simulators in the middle of episodes, which must be where they were."""
     pytest.importorskip("mujoco", reason="MuJoCo is an extra of its own: eligrad[mujoco]")

@@ -56,6 +56,7 @@ def test_alone(together):
     assert_same(engine.state, jax.tree.map(lambda leaf: leaf[17:18], state))
 
 
+@pytest.mark.nightly
 def test_ten_chunks(together):
     records, state = together
     engine = runs(SEEDS)
