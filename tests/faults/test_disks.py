@@ -83,7 +83,9 @@ def test_a_damaged_checkpoint(programs, undisturbed, tmp_path, name, damage):
     spoil(copy / older.name, damage)
     code, _, errors = programs.finish(["train", "--resume", str(copy), "--no-progress"])
     assert code == 2
-    assert f"eligrad train: {copy / older.name} is damaged" in errors
+    for file in (older, newest):
+        assert f"{copy / file.name} is damaged" in errors
+        assert (copy / file.name).exists()
 
 
 def spoil(path, damage: str) -> None:
