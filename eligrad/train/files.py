@@ -30,6 +30,33 @@ def replacing(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[bool]:
+    """Locks a folder against other processes that ask by this; False where one has it already.
+
+    The lock ends with the process, however that ends. Where the system or the disk has no such
+    locks, whoever asks gets it.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield True
+        return
+    # The folder itself, for reading: nothing is left behind, and a disk may become read-only.
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        alone = True
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            alone = False
+        except OSError:
+            pass
+        yield alone
+    finally:
+        os.close(handle)
+
+
 def checksum(path: Path) -> str:
     """The SHA-256 of a file's content."""
     with path.open("rb") as file:

@@ -8,7 +8,7 @@
 
 Every file is complete from the moment it is there. A part of the metrics is written before the
 checkpoint it belongs to; parts that have no checkpoint are thrown away on resuming. While a process
-trains, it holds `.lock`, so that no other one writes to the folder.
+trains, it holds a lock on the folder, so that no other one writes to it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ from eligrad._damaged import DamagedFileError, DamagedFileWarning
 from eligrad._files import RUN_FORMAT, inside, read_config, read_json, sealed
 from eligrad.train import checkpoint
 from eligrad.train.checkpoint import CheckpointError, DamagedCheckpointError
-from eligrad.train.files import checksum, replacing, write_json
+from eligrad.train.files import checksum, locked, replacing, write_json
 from eligrad.train.metrics import Tables, concatenate
 from eligrad.train.plan import MOST_STEPS
 from eligrad.train.tables import SCHEMAS, read_part
 
 KEPT = 2
 """Checkpoints kept: should the newest be damaged, there is one before it."""
-LOCK = ".lock"
 
 
 class RunInUseError(OSError):
@@ -58,7 +57,7 @@ class RunFolder:
 
     def _refuse_what_is_there(self) -> None:
         path = self.path
-        if path.exists() and (not path.is_dir() or {each.name for each in path.iterdir()} - {LOCK}):
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise FileExistsError(
                 f"{path} exists already; choose another folder for this run, or resume that one"
             )
@@ -79,28 +78,17 @@ class RunFolder:
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Within this context no other process trains in the folder; one that does is named."""
-        # Only those who write a run need it.
-        import filelock
-
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(self.path / LOCK)
-        try:
-            lock.acquire(timeout=0)
-        except filelock.Timeout:
-            raise RunInUseError(
-                f"{self.path} is being trained already, by another process or session; "
-                "wait until that has ended"
-            ) from None
-        except NotImplementedError:
-            # A file system without locks. Whoever trains there has to mind it themselves.
-            pass
-        try:
+        with locked(self.path) as alone:
+            if not alone:
+                raise RunInUseError(
+                    f"{self.path} is being trained already, by another process or session; "
+                    "wait until that has ended"
+                )
             if self._new:  # it was, when this run was prepared
                 self._refuse_what_is_there()
                 self._new = False
             yield
-        finally:
-            lock.release()
 
     @property
     def config(self) -> dict[str, Any]:

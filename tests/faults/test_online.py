@@ -136,6 +136,6 @@ except OSError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
-    assert ("File too large" if why == "full" else "Not a directory") in done.stdout
+    assert ("File too large" if why == "full" else "there is no folder") in done.stdout
     assert (folder / "agent.npz").read_bytes() == undisturbed[1]
     assert [path.name for path in folder.iterdir()] == ["agent.npz"]

@@ -50,11 +50,11 @@ def test_a_run_in_training_is_not_resumed_by_others(tmp_path):
     assert not partial.exists()
 
 
-def test_a_folder_with_nothing_but_a_lock_is_new(tmp_path):
+def test_a_lock_leaves_nothing_behind(tmp_path):
     with RunFolder.create(tmp_path / "run").held():
         pass
-    (tmp_path / "run" / ".lock").touch()
-    assert RunFolder.create(tmp_path / "run").path == tmp_path / "run"
+    with RunFolder.create(tmp_path / "run").held():
+        assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_commands_of_the_same_second_have_folders_of_their_own(tmp_path, monkeypatch):
