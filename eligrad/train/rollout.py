@@ -17,7 +17,7 @@ from eligrad.agents.ppo import ActorCritic, PPOState, Rollout
 from eligrad.agents.streaming import Experience
 from eligrad.envs.core import Environment, step_autoreset
 from eligrad.train.metrics import DIVERGED, Measured
-from eligrad.train.shares import DeviceEngine, Shares, for_each_run
+from eligrad.train.shares import DeviceEngine, for_each_run
 from eligrad.train.stream import all_finite, spread
 
 
@@ -171,12 +171,7 @@ class Rollouts(DeviceEngine):
         self.agents = spread(agents, self.count)
         self.params = spread(params, self.count, like=env.default_params())
         self._rollout = agents.config.rollout
-        self._shares = Shares(self.count)
-        self._settings = self._shares.fill((self.agents, self.params))
-        seeds = self._shares.fill((jnp.asarray(agent_seeds), jnp.asarray(env_seeds)))
-        self._state = jax.jit(
-            for_each_run(lambda agent, *run: begin(agent, env, *run), self._shares.sharding)
-        )(*self._settings, *seeds)
+        self._begin(lambda agent, *run: begin(agent, env, *run), agent_seeds, env_seeds)
         self._advance = jax.jit(self._advance_all, static_argnums=3, donate_argnums=2)
 
     def _advance_all(

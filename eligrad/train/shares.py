@@ -54,9 +54,24 @@ def share_out(count: int, devices: int) -> tuple[int, int]:
 class DeviceEngine:
     """What the engines have in common whose environments are in JAX."""
 
+    count: int
+    agents: Any
+    params: Any
     _shares: Shares
+    _settings: tuple[Any, Any]
+    """Agents and parameters of all runs and their repetitions."""
     _state: Any
-    """That of all runs and their repetitions: a NamedTuple with `fault_step`."""
+    """Theirs: a NamedTuple with `fault_step`."""
+
+    def _begin(
+        self, begin: Callable[..., Any], agent_seeds: np.ndarray, env_seeds: np.ndarray
+    ) -> None:
+        """Shares the runs out and begins each: `begin(agent, params, agent_seed, env_seed)`."""
+        self._shares = Shares(self.count)
+        self._settings = self._shares.fill((self.agents, self.params))
+        seeds = self._shares.fill((jnp.asarray(agent_seeds), jnp.asarray(env_seeds)))
+        started = jax.jit(for_each_run(begin, self._shares.sharding))
+        self._state = started(*self._settings, *seeds)
 
     @property
     def state(self) -> Any:
