@@ -1,6 +1,7 @@
 """Strict everywhere: no silent dtype or rank promotion, runtime-checked shapes."""
 
 import os
+import signal
 
 import jax
 import pytest
@@ -12,6 +13,9 @@ install_import_hook("eligrad", "beartype.beartype")
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# As from a terminal: jobs in a shell's background, and all that they start, do not hear Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "eligrad", deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
