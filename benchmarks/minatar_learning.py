@@ -33,6 +33,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "qrc-watkins": ("qrc", {"trace_cut": "watkins"}),
     "stream-q": ("stream-q", {}),
     "q-lambda": ("q-lambda", {}),
+    "q-lambda-sparse": ("q-lambda", {"sparsity": 0.9}),
     "qc": ("qc", {}),
     "gq2": ("gq2", {}),
     "random": ("q-lambda", {"epsilon_end": 1.0, "step_size": 0.0}),

@@ -24,6 +24,7 @@ NAMES = {
     **{preset: TITLES[preset] for preset in ("qrc", "stream-q", "q-lambda", "qc", "gq2")},
     "qrc-h0.1": "QRC(λ), h scale 0.1",
     "qrc-watkins": "QRC(λ), Watkins' cut",
+    "q-lambda-sparse": "Q(λ), sparse initialisation",
     "random": "random actions",
 }
 # Colours that stay apart for the colour-blind (Okabe and Ito); variants of QRC(λ) are dashed.
@@ -33,6 +34,7 @@ LINES: dict[str, tuple[str, str]] = {
     "qrc-watkins": ("#000000", ":"),
     "stream-q": ("#E69F00", "-"),
     "q-lambda": ("#D55E00", "-"),
+    "q-lambda-sparse": ("#D55E00", "--"),
     "qc": ("#009E73", "-"),
     "gq2": ("#CC79A7", "-"),
     "random": ("#999999", "-."),
