@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 LOWEST := .venv-lowest
+ELSEWHERE := python3.12-newest python3.11-lowest
 WORKERS ?= 2
 
-.PHONY: setup demo divergence test lint types pytest docs test-minatar test-nightly test-lowest test-elsewhere test-faults bench lock clean
+.PHONY: setup demo divergence test lint types pytest docs test-minatar test-nightly test-lowest test-elsewhere $(ELSEWHERE) test-faults bench lock clean
 
 setup: $(INSTALLED)
 
@@ -60,9 +61,10 @@ test-lowest:
 
 # The wheel alone, in an empty environment of each supported Python that this machine has: the newest
 # versions that pyproject.toml allows, and the lowest.
-test-elsewhere: setup
-	.ci/elsewhere python3.12 newest
-	.ci/elsewhere python3.11 lowest
+test-elsewhere: $(ELSEWHERE)
+
+$(ELSEWHERE):
+	.ci/elsewhere $(subst -, ,$@)
 
 # The documentation as a site, in site/; pytest builds it too.
 docs: setup

@@ -30,23 +30,29 @@ def x64():
         yield
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def quick_compilation():
-    """Programs that are made sooner and run slower, for tests that compile much."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
+    """Programs that are made sooner and run slower, where tests compile much; children's, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+        jax.config.update("jax_disable_most_optimizations", True)
+        yield
     jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled_once(tmp_path_factory):
-    """The same few programs serve many tests: whichever worker makes one keeps it for all.
+    """The same few programs serve many tests: whichever process makes one keeps it for all.
 
     The limit of the folder's size is there for the lock that comes with it.
     """
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
-    jax.config.update("jax_compilation_cache_dir", str(folder / "programs"))
-    jax.config.update("jax_compilation_cache_max_size", 2**33)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    for name, value in {
+        "jax_compilation_cache_dir": str(folder / "programs"),
+        "jax_compilation_cache_max_size": 2**33,
+        "jax_persistent_cache_min_compile_time_secs": 0.05,
+    }.items():
+        jax.config.update(name, value)
+        os.environ[name.upper()] = str(value)

@@ -11,8 +11,8 @@ from tests.golden import curves
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-DAILY = ("qrc", "stream-q", "gradient-ppo")
-"""One of each kind; the others, which share nearly all of their code with these, at night."""
+DAILY = ("qrc", "gradient-ppo")
+"""One of each kind; all of them at night, and by `make test-elsewhere`."""
 
 
 def scheduled(name):

@@ -10,7 +10,7 @@ from eligrad.train import train
 from tests.experiments.tables import runs_of
 
 
-@pytest.mark.usefixtures("compiled_quickly")
+@pytest.mark.usefixtures("quick_compilation")
 def test_says_what_can_be_claimed(tmp_path, capsys):
     for name, step_size in (("a", 1e-4), ("b", 1e-3)):
         out = tmp_path / name

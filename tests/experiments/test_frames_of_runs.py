@@ -12,7 +12,7 @@ from eligrad.train import train
 from tests.experiments.sweeps import quick_training
 
 __all__ = ["quick_training"]
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 @pytest.mark.nightly

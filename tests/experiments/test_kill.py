@@ -31,21 +31,15 @@ lam = [0.0, 0.5, 0.8, 0.9]
 class Sweeps:
     """`eligrad sweep` on two workers, as often as one likes."""
 
-    def __init__(self, folder, programs, steps):
+    def __init__(self, folder, steps):
         self.folder = folder
         self.spec = folder / "spec.toml"
         self.spec.write_text(SPEC.format(steps=steps))
-        self.environment = os.environ | {
-            "JAX_COMPILATION_CACHE_DIR": str(programs),
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-        }
 
     def start(self, store):
         command = [sys.executable, "-m", "eligrad", "sweep", str(self.spec), "--workers", "2"]
         return subprocess.Popen(
             [*command, "--store", str(store), "--no-progress"],
-            env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -59,8 +53,8 @@ class Sweeps:
 
 
 @pytest.fixture
-def sweeps(tmp_path, compiled_quickly):
-    return Sweeps(tmp_path, compiled_quickly, steps=3000)
+def sweeps(tmp_path, quick_compilation):
+    return Sweeps(tmp_path, steps=3000)
 
 
 def runs_trained(store) -> int:
@@ -86,8 +80,8 @@ def test_two_at_once_one_killed(sweeps, tmp_path):
 
 
 @pytest.mark.nightly
-def test_ctrl_c_and_again(tmp_path, compiled_quickly):
-    sweeps = Sweeps(tmp_path, compiled_quickly, steps=20_000)
+def test_ctrl_c_and_again(tmp_path, quick_compilation):
+    sweeps = Sweeps(tmp_path, steps=20_000)
     undisturbed, store = tmp_path / "undisturbed", tmp_path / "store"
     sweeps.finish(undisturbed)
     sweep = sweeps.start(store)
@@ -129,10 +123,10 @@ def readable(store):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(3))
-def test_killed_at_five_random_moments(tmp_path, compiled_quickly, seed):
+def test_killed_at_five_random_moments(tmp_path, quick_compilation, seed):
     """The driver with its workers, or alone; results are those of an undisturbed sweep."""
     dice = random.Random(seed)
-    sweeps = Sweeps(tmp_path, compiled_quickly, steps=20_000)
+    sweeps = Sweeps(tmp_path, steps=20_000)
     undisturbed, store = tmp_path / "undisturbed", tmp_path / "store"
     began = time.monotonic()
     sweeps.finish(undisturbed)

@@ -24,15 +24,12 @@ SPEC = small(steps=3000)
 
 
 @pytest.fixture
-def programs(compiled_quickly, monkeypatch):
-    """Workers of Ray inherit how this process compiles."""
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(compiled_quickly))
-    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+def no_accelerator(quick_compilation, monkeypatch):
+    """Workers of Ray inherit how this process compiles, and where."""
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
 
-def test_a_killed_worker_costs_no_run(programs, tmp_path):
+def test_a_killed_worker_costs_no_run(no_accelerator, tmp_path):
     undisturbed, store = tmp_path / "undisturbed", tmp_path / "store"
     run_sweep(SPEC, undisturbed, executor=Inline())
     killed = []
@@ -65,7 +62,7 @@ def ray_workers() -> list[int]:
     return found
 
 
-def test_ctrl_c_saves(programs, tmp_path, monkeypatch):
+def test_ctrl_c_saves(no_accelerator, tmp_path, monkeypatch):
     undisturbed, store = tmp_path / "undisturbed", tmp_path / "store"
     run_sweep(SPEC, undisturbed, executor=Inline())
 

@@ -24,10 +24,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "experiments.md"
 
 
 @pytest.mark.nightly
-def test_batch_jobs_train_what_one_process_does(tmp_path, compiled_quickly, monkeypatch):
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(compiled_quickly))
-    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+def test_batch_jobs_train_what_one_process_does(tmp_path, quick_compilation):
     undisturbed, store = tmp_path / "undisturbed", tmp_path / "store"
     spec = small(steps=1000)
     run_sweep(spec, undisturbed, executor=Inline())

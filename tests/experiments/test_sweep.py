@@ -13,12 +13,12 @@ from eligrad.train import resume, train
 from tests.experiments.sweeps import ENV, FRAGILE, Inline, small
 
 pytestmark = [
-    pytest.mark.usefixtures("compiled_quickly"),
+    pytest.mark.usefixtures("quick_compilation"),
 ]
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory, compiled_quickly):
+def store(tmp_path_factory, quick_compilation):
     """Four runs of one program: two values of λ, two seeds."""
     store = tmp_path_factory.mktemp("sweep") / "store"
     executor = Inline(workers=1)

@@ -11,6 +11,7 @@ import pytest
 
 from eligrad import demo, problems, rules
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 CHAINS, BURN_IN, STEPS = 2000, 60, 60
 BETA = 0.7
 

@@ -11,6 +11,7 @@ import pytest
 
 from eligrad.train import crew, resume, train
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 SMALL = {"rollout": 64, "minibatch_size": 32, "epochs": 1}
 
 

@@ -88,13 +88,7 @@ def test_under_vmap(together):
 def on_eight_devices(program: str, out) -> None:
     """Runs a program, with `out` as its argument, in a process that sees eight devices."""
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
-    environment = {
-        "XLA_FLAGS": flags,
-        "JAX_PLATFORMS": "cpu",
-        "JAX_COMPILATION_CACHE_DIR": jax.config.values["jax_compilation_cache_dir"],
-        "JAX_COMPILATION_CACHE_MAX_SIZE": str(jax.config.values["jax_compilation_cache_max_size"]),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
+    environment = {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     subprocess.run([sys.executable, "-c", program, out], env=os.environ | environment, check=True)
 
 
