@@ -1,4 +1,5 @@
-# Everything from python3, pip and make alone. `make setup` is a no-op the second time.
+# Everything from python3, pip and make alone. `make setup` is a no-op the second time; Python compiles
+# what it imports when it first does, which is a fraction of what is installed.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +14,7 @@ setup: $(INSTALLED)
 
 $(INSTALLED): requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 

@@ -150,6 +150,7 @@ def test_a_network_of_ones_own(tmp_path):
     assert (type(loaded), loaded.num_timesteps) == (eligrad.QRC, 64)
 
 
+@pytest.mark.nightly
 def test_a_network_of_ones_own_and_a_value_for_each_seed(tmp_path):
     network = from_equinox(lambda key, s: streaming_mlp(4, 2, hidden=(8,), sparsity=s, key=key))
     options = {"lam": [0.0, 0.9], "seeds": np.arange(2), "network": network}
@@ -186,6 +187,7 @@ def test_what_is_no_callback_is_refused(callback):
         facade._callbacks(callback)
 
 
+@pytest.mark.nightly
 def test_a_short_beginning_does_not_cut_what_follows_into_pieces(tmp_path):
     agent = make("qrc", "Probe/OffPolicy-v0").learn(100, out=tmp_path / "run").learn(3000)
     assert agent.num_timesteps == 3100

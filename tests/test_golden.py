@@ -11,8 +11,8 @@ from tests.golden import curves
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-DAILY = ("qrc", "gradient-ppo")
-"""One of each kind; all of them at night, and by `make test-elsewhere`."""
+DAILY = ("qrc",)
+"""All of them at night, and in CI by `make test-elsewhere`."""
 
 
 def scheduled(name):

@@ -22,6 +22,7 @@ def same(one, other) -> bool:
     )
 
 
+@pytest.mark.nightly
 def test_two_processes_give_the_runs_of_one_and_may_become_one(tmp_path):
     arguments = {"seeds": 3, "actor_step_size": [1e-3, 2e-3, 3e-3], **SMALL}
     alone = train("ppo", "CartPole-v1", steps=192, **arguments)

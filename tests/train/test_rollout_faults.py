@@ -119,7 +119,12 @@ def test_actions_that_are_no_numbers(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "make_env", [OffPolicy, lambda: make("Pendulum-v1", max_episode_steps=9)], ids=["jax", "host"]
+    "make_env",
+    [
+        pytest.param(OffPolicy, marks=pytest.mark.nightly),
+        lambda: make("Pendulum-v1", max_episode_steps=9),
+    ],
+    ids=["jax", "host"],
 )
 def test_a_diverging_run_leaves_its_neighbours_alone(make_env):
     """A policy that is no longer one shows in the summary, though its critic is well."""

@@ -209,6 +209,7 @@ def test_host_environments_go_on_in_a_new_episode(tmp_path):
     on_eight_devices(program, tmp_path / "run")
 
 
+@pytest.mark.nightly
 def test_host_runs_have_the_same_bits_alone_and_among_others():
     agent = QLambda(PRESETS["qrc"], default_network((4,), 2))
     env = GymnasiumEnvironment("CartPole-v1")
