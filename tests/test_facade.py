@@ -202,6 +202,13 @@ def test_a_short_beginning_does_not_cut_what_follows_into_pieces(tmp_path):
     ("call", "message"),
     [
         (lambda: eligrad.QRC("CartPole-v1", lamb=0.8), "did you mean 'lam'"),
+        (lambda: eligrad.QRC("CartPole-v1", learning_rate=1e-3), "here that is 'step_size'$"),
+        (
+            lambda: eligrad.PPO("CartPole-v1", learning_rate=1e-3),
+            "here that is 'actor_step_size' or 'critic_step_size'$",
+        ),
+        (lambda: eligrad.QRC("CartPole-v1", seed=0), "here that is 'seeds'$"),
+        (lambda: eligrad.QRC("CartPole-v1", batch_size=0), "did you mean 'step_size'"),
         (lambda: eligrad.QRC("CartPole-v7"), "did you mean 'CartPole-v1'"),
         (lambda: eligrad.QRC("CartPole-v1").predict(np.zeros(4)), "call learn first"),
         (lambda: make("qrc").learn(10).predict(np.zeros(3)), "observation has shape"),

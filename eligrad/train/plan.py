@@ -40,6 +40,26 @@ CHECKPOINTS = 20
 EXPLORATION_FRACTION = 0.2
 """Share of the steps over which ε falls, unless told otherwise."""
 MOST_STEPS = 2**31 - 1
+_STEP_SIZES = ("step_size", "actor_step_size", "critic_step_size")
+_NAMES_OF_OTHERS: dict[str, tuple[str, ...]] = {
+    "learning_rate": _STEP_SIZES,
+    "lr": _STEP_SIZES,
+    "alpha": _STEP_SIZES,
+    "gae_lambda": ("lam",),
+    "lambda_": ("lam",),
+    "exploration_initial_eps": ("epsilon_start",),
+    "exploration_final_eps": ("epsilon_end",),
+    "n_steps": ("rollout",),
+    "n_envs": ("num_envs",),
+    "n_epochs": ("epochs",),
+    "batch_size": ("minibatch_size",),
+    "clip_range": ("clip",),
+    "clip_range_vf": ("value_clip",),
+    "ent_coef": ("entropy_bonus",),
+    "max_grad_norm": ("max_gradient_norm",),
+    "seed": ("seeds",),
+}
+"""What settings are called in stable-baselines3 and in papers, for those who come from there."""
 
 Config = QLambdaConfig | ActorCriticConfig
 
@@ -201,7 +221,9 @@ def make_settings(preset: str, changes: dict[str, Any], runs: int = 1) -> dict[s
     settings = dict(vars(PRESETS[preset]))
     for name, value in changes.items():
         if name not in settings:
-            raise UnknownName(f"setting of {preset}", name, settings)
+            known = (*settings, "seeds")
+            here = [here for here in _NAMES_OF_OTHERS.get(name, ()) if here in known]
+            raise UnknownName(f"setting of {preset}", name, known, here)
         if np.ndim(value) and (name in static_settings(PRESETS[preset]) or len(value) != runs):
             raise ValueError(
                 f"{name} is {value}; one value is accepted, or for a number a list with one for "

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
+from eligrad.agents import PRESETS
 from eligrad.envs import make
+from eligrad.envs.names import UnknownName
 from eligrad.train import plan
 
 
@@ -36,3 +40,17 @@ def test_parameters_of_an_environment_change_by_name():
     changed = plan.make_params(env, {"sticky_probability": 0, "ramping": False})
     assert changed == (0.0, False)
     assert plan.make_params(env, {}) == env.default_params()
+
+
+def test_names_of_others_lead_to_settings_that_there_are():
+    ours = {name for config in PRESETS.values() for name in vars(config)} | {"seeds"}
+    for others, here in plan._NAMES_OF_OTHERS.items():
+        assert others not in ours
+        assert set(here) <= ours
+
+
+def test_an_unknown_name_says_the_same_after_a_pipe():
+    with pytest.raises(UnknownName) as caught:
+        plan.make_settings("ppo", {"n_steps": 5})
+    assert str(caught.value) == "unknown setting of ppo 'n_steps'; here that is 'rollout'"
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
