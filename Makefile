@@ -46,9 +46,9 @@ test-minatar: setup
 test-nightly: setup
 	$(BIN)/python -m pytest -m "nightly and not faults" -n $(WORKERS) --dist loadfile
 
-# What can go wrong, done on purpose to real processes, files of others, and a long life: half an hour.
+# What can go wrong, done on purpose to real processes, files of others, and a long life: twenty minutes.
 test-faults: setup
-	$(BIN)/python -m pytest -m faults tests/faults
+	$(BIN)/python -m pytest -m faults tests/faults -n $(WORKERS) --dist loadfile
 
 # The parts that others build on, with the lowest versions that pyproject.toml allows.
 test-lowest:

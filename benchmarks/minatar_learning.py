@@ -1,6 +1,6 @@
 """Learning curves of the streaming agents on MinAtar, many seeds in one program.
 
-    python -m benchmarks.minatar_learning --agents qrc stream-q --steps 200000 --seeds 12 --out results/minatar
+    python -m benchmarks.minatar_learning --agents qrc stream-q --steps 200000 --out results/minatar
 
 Writes one JSON file for each game and agent: the mean return of each seed on a grid of steps, the
 final performance (episodes that ended in the last tenth), divergences, and how it was made. Files

@@ -159,7 +159,6 @@ def _start(*arguments: str) -> subprocess.Popen[str]:
         [sys.executable, "-m", "benchmarks.soak", *arguments],
         stdout=subprocess.PIPE,
         text=True,
-        preexec_fn=_small_pages,
     )
 
 
@@ -249,6 +248,9 @@ def main() -> None:
     parser.add_argument("--online", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     steps, calls = int(given.steps), int(given.calls)
+    if given.train is not None or given.online:
+        # Not before the program is started: that would fork a process in which JAX has threads.
+        _small_pages()
     if given.train is not None:
         return print(train_and_judge(steps, given.train))
     if given.online:
