@@ -61,11 +61,11 @@ test-lowest:
 	  tests/nets tests/optim tests/agents tests/envs tests/train tests/test_facade.py tests/test_golden.py
 
 # The wheel alone, in an empty environment of each supported Python that this machine has: the newest
-# versions that pyproject.toml allows, and the lowest.
+# versions that pyproject.toml allows, and the lowest. All golden curves, or with CURVES="qrc ppo" some.
 test-elsewhere: $(ELSEWHERE)
 
 $(ELSEWHERE):
-	.ci/elsewhere $(subst -, ,$@)
+	.ci/elsewhere $(subst -, ,$@) $(CURVES)
 
 # The documentation as a site, in site/; pytest builds it too.
 docs: setup

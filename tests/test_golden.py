@@ -12,7 +12,7 @@ from tests.golden import curves
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 DAILY = ("qrc",)
-"""All of them at night, and in CI by `make test-elsewhere`."""
+"""The others at night, and by `make test-elsewhere`, of which CI does a part."""
 
 
 def scheduled(name):

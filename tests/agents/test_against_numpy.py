@@ -192,13 +192,19 @@ def test_the_recording_has_every_kind_of_step():
         np.testing.assert_array_equal(same, ~ended)
 
 
-@pytest.mark.parametrize("trace_cut", ["after", "watkins"])
+OFF_POLICY = [
+    name
+    for name, config in PRESETS.items()
+    if isinstance(config, QLambdaConfig) and name not in ON_POLICY
+]
+
+
 @pytest.mark.parametrize(
-    "preset",
+    ("preset", "trace_cut"),
     [
-        name
-        for name, config in PRESETS.items()
-        if isinstance(config, QLambdaConfig) and name not in ON_POLICY
+        *((preset, "after") for preset in OFF_POLICY),
+        ("qrc", "watkins"),
+        *(pytest.param(p, "watkins", marks=pytest.mark.nightly) for p in OFF_POLICY if p != "qrc"),
     ],
 )
 def test_images(preset, trace_cut):

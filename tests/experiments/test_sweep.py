@@ -74,6 +74,7 @@ def test_a_run_is_what_it_would_have_been_alone_and_can_go_on_alone(store):
     assert longer.summary["seeds"] == alone.summary["seeds"]
 
 
+@pytest.mark.nightly
 def test_one_bad_run_costs_the_others_nothing(tmp_path):
     """In this world seed 1 comes to a reward that is no number, and seed 2 does not."""
     executor = Inline(workers=1)

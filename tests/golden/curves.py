@@ -1,6 +1,7 @@
 """Short runs of every agent, and whether they still are what they once were.
 
     python tests/golden/curves.py            compares, and says what differs
+    python tests/golden/curves.py qrc ppo    compares these
     python tests/golden/curves.py --write    writes the files anew: only for a change that is meant
 
 Needs nothing of the repository but the files beside it, so that an installed eligrad can be asked.
@@ -114,12 +115,13 @@ def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
 def main() -> int:
     """Compares or writes all curves; returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", choices=[*RUNS, []], help="of runs; all without any")
     parser.add_argument("--write", action="store_true", help="write the files anew")
-    wanted = parser.parse_args().write
+    given = parser.parse_args()
     wrong = 0
-    for name, run in RUNS.items():
-        curve = trained(run)
-        if wanted:
+    for name in given.names or RUNS:
+        curve = trained(RUNS[name])
+        if given.write:
             write(name, curve)
             continue
         found = differences(curve, kept(name))
