@@ -12,7 +12,6 @@ counted in small pages: huge ones are given by the kernel when it likes, two meg
 from __future__ import annotations
 
 import argparse
-import ctypes
 import dataclasses
 import resource
 import subprocess
@@ -146,17 +145,21 @@ def train_and_judge(steps: int, folder: Path) -> float:
     return worst_error(state.perception, steps // LENGTH, float(agent.config.gamma))
 
 
-def _small_pages() -> None:
-    """Has the kernel give this process no huge pages."""
-    no_huge_pages = 41  # PR_SET_THP_DISABLE
-    if ctypes.CDLL(None).prctl(no_huge_pages, 1, 0, 0, 0) != 0:
-        raise OSError("prctl(PR_SET_THP_DISABLE) was refused")
+_WITH_SMALL_PAGES = """
+import ctypes, os, sys
+no_huge_pages = 41  # PR_SET_THP_DISABLE
+if ctypes.CDLL(None).prctl(no_huge_pages, 1, 0, 0, 0) != 0:
+    sys.exit("prctl(PR_SET_THP_DISABLE) was refused")
+os.execv(sys.executable, [sys.executable, "-m", "benchmarks.soak", *sys.argv[1:]])
+"""
+"""Becomes this program. What is set between fork and exec, by `preexec_fn`, would need a fork of a
+process in which JAX may have threads."""
 
 
 def _start(*arguments: str) -> subprocess.Popen[str]:
-    """This program with other arguments, in a process of its own."""
+    """This program with other arguments, in a process of its own that has no huge pages."""
     return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.soak", *arguments],
+        [sys.executable, "-c", _WITH_SMALL_PAGES, *arguments],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -248,9 +251,6 @@ def main() -> None:
     parser.add_argument("--online", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     steps, calls = int(given.steps), int(given.calls)
-    if given.train is not None or given.online:
-        # Not before the program is started: that would fork a process in which JAX has threads.
-        _small_pages()
     if given.train is not None:
         return print(train_and_judge(steps, given.train))
     if given.online:
