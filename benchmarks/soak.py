@@ -4,9 +4,9 @@
     taskset -c 1 python -m benchmarks.soak --steps 1e6 --calls 1e5
 
 Training runs in a process of its own, through `eligrad.train` into a run folder. This one looks on:
-at every tenth it takes the other's resident memory and reads its files as they are. The world is a
-table that is gone through again and again, so that every statistic has an exact answer. Memory is
-counted in small pages: huge ones are given by the kernel when it likes, two megabytes at a time.
+at every tenth, when the other tells its resident memory, it reads the files as they are. The world
+is a table that is gone through again and again, so that every statistic has an exact answer. Memory
+is counted in small pages: huge ones the kernel gives when it likes, two megabytes at a time.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box, Discrete
 from eligrad.experiments import load_episodes, load_runs
 from eligrad.nets import streaming_mlp
-from eligrad.train import Online, Result, train
+from eligrad.train import Online, Result, Session, train
 
 LENGTH = 1000
 """Steps of an episode."""
@@ -83,13 +83,15 @@ class Life:
     seconds: float
     resident: list[float]
     """Megabytes at the end of each tenth."""
+    in_the_end: float
+    """Megabytes once the summary is written and the curve drawn, which is no step's doing."""
     worst_statistic: float
     """The largest relative error of a mean or a variance that normalisation goes by."""
 
     @property
     def growth(self) -> float:
-        """Megabytes gained between the first tenth and the last."""
-        return max(self.resident[1:]) - self.resident[0]
+        """Megabytes gained since the tenth that needed least."""
+        return float(np.max(self.resident - np.minimum.accumulate(self.resident)))
 
 
 def exact_statistics(episodes: int, gamma: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -132,17 +134,29 @@ def resident(process: int | str = "self") -> float:
     return pages * resource.getpagesize() / 2**20
 
 
-def train_and_judge(steps: int, folder: Path) -> float:
-    """All of the training, in this process; returns the worst error of its statistics."""
+def train_and_judge(steps: int, folder: Path) -> None:
+    """All of the training, in this process; prints what `watch_training` reads."""
+
+    def tell_memory(session: Session) -> None:
+        if session.step % (steps // TENTHS) == 0:
+            print(resident(), flush=True)
+
     agent = small_agent(exploration_steps=0.2 * steps)
     result: Result = train(
-        agent, Cycle(), steps=steps, out=folder, chunk=CHUNK, checkpoint_every=steps // TENTHS
+        agent,
+        Cycle(),
+        steps=steps,
+        out=folder,
+        chunk=CHUNK,
+        checkpoint_every=steps // TENTHS,
+        callbacks=[tell_memory],
     )
     state = jax.tree.map(lambda leaf: np.asarray(leaf)[0], result.state.agent)
     for leaf in jax.tree.leaves(state):
         assert np.isfinite(leaf).all(), "a number of the agent is none"
     assert result.summary["diverged"] == 0
-    return worst_error(state.perception, steps // LENGTH, float(agent.config.gamma))
+    print(resident())
+    print(worst_error(state.perception, steps // LENGTH, float(agent.config.gamma)))
 
 
 _WITH_SMALL_PAGES = """
@@ -171,22 +185,33 @@ def watch_training(steps: int, tell: Callable[[str], None] = print) -> Life:
         raise ValueError(f"steps is {steps}; a multiple of {TENTHS * CHUNK} is accepted")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "run"
-        began = time.monotonic()
-        child = _start("--train", str(folder), "--steps", str(steps))
-        memory: list[float] = []
-        while len(memory) < TENTHS:
-            due = (len(memory) + 1) * (steps // TENTHS)
-            while not (folder / f"checkpoint-{due:012}.npz").exists():
-                if child.poll() is not None:
-                    raise RuntimeError(f"training ended before step {due:,}")
-                time.sleep(0.05)
-            memory.append(resident(child.pid))
-            episodes = _readable(folder, due)
-            tell(f"{due:>12,} steps {memory[-1]:8.1f} MB resident {episodes:>9,} episodes read")
+
+        def read(step: int) -> str:
+            return f"{step:>12,} steps {_readable(folder, step):>9,} episodes read"
+
+        return _watch(_start("--train", str(folder), "--steps", str(steps)), steps, read, tell)
+
+
+def _watch(
+    child: subprocess.Popen[str],
+    steps: int,
+    look: Callable[[int], str],
+    tell: Callable[[str], None],
+) -> Life:
+    """Takes down what a child says of its memory at every tenth, and looks at what it has done."""
+    assert child.stdout is not None
+    began, memory = time.monotonic(), list[float]()
+    try:
+        while len(memory) < TENTHS and (line := child.stdout.readline()):
+            memory.append(float(line))
+            tell(f"{look(len(memory) * steps // TENTHS)} {memory[-1]:8.1f} MB resident")
         told, _ = child.communicate()
-        if child.returncode:
-            raise RuntimeError(f"training ended with exit code {child.returncode}")
-        return Life(steps, time.monotonic() - began, memory, float(told))
+    finally:
+        child.kill()
+    if child.returncode:
+        raise RuntimeError(f"it ended with exit code {child.returncode}, {len(memory)} tenths on")
+    in_the_end, worst_statistic = map(float, told.split())
+    return Life(steps, time.monotonic() - began, memory, in_the_end, worst_statistic)
 
 
 def _readable(folder: Path, step: int) -> int:
@@ -224,23 +249,15 @@ def live_online(calls: int) -> None:
         assert np.isfinite(online.td_error)
         print(resident(), flush=True)
     gamma = float(online.agent.config.gamma)
+    print(resident())
     print(worst_error(online.state.perception, episodes, gamma))
 
 
 def watch_online(calls: int, tell: Callable[[str], None] = print) -> Life:
     """The same in another process: whole episodes, and the first observation of one more."""
     calls = calls // (LENGTH + 1) * (LENGTH + 1) + 1
-    began = time.monotonic()
     child = _start("--online", "--calls", str(calls))
-    assert child.stdout is not None
-    memory: list[float] = []
-    for tenth in range(1, TENTHS + 1):
-        memory.append(float(child.stdout.readline()))
-        tell(f"{tenth * calls // TENTHS:>12,} calls {memory[-1]:8.1f} MB resident")
-    told, _ = child.communicate()
-    if child.returncode:
-        raise RuntimeError(f"the agent's life ended with exit code {child.returncode}")
-    return Life(calls, time.monotonic() - began, memory, float(told))
+    return _watch(child, calls, lambda call: f"{call:>12,} calls", tell)
 
 
 def main() -> None:
@@ -252,14 +269,15 @@ def main() -> None:
     given = parser.parse_args()
     steps, calls = int(given.steps), int(given.calls)
     if given.train is not None:
-        return print(train_and_judge(steps, given.train))
+        return train_and_judge(steps, given.train)
     if given.online:
         return live_online(calls)
     for watch, number in ((watch_training, steps), (watch_online, calls)):
         life = watch(number)
         print(
-            f"{life.steps:,} in {life.seconds:.0f} s; memory grew by {life.growth:.1f} MB from the "
-            f"first tenth on; statistics within {life.worst_statistic:.1e} of the exact ones\n"
+            f"{life.steps:,} in {life.seconds:.0f} s; memory grew by {life.growth:.1f} MB, and "
+            f"was {life.in_the_end:.1f} MB in the end; statistics within "
+            f"{life.worst_statistic:.1e} of the exact ones\n"
         )
 
 

@@ -48,13 +48,12 @@ def load(path: str | Path, *, agent: Agent | None = None, env: Any = None) -> Se
         folder = RunFolder(path)
         file, step, state = folder.newest(session.engine.state)
         session.go_on_from(step, state, file)
-        session.saved = folder.tables(until=step)
+        session.saved = [folder.tables(until=step)]
         return session
     contents, header = checkpoint.load(path, _contents(session.engine.state, session.tables()))
     session.go_on_from(header["step"], contents["state"], path)
-    session.saved = Tables(
-        *(from_bytes(contents[name], name, plan.seeds, path) for name in Tables._fields)
-    )
+    parts = (from_bytes(contents[name], name, plan.seeds, path) for name in Tables._fields)
+    session.saved = [Tables(*parts)]
     return session
 
 

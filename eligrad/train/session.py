@@ -73,7 +73,7 @@ class Session:
         self.restored = False
         self.seconds: list[float] = []
         self.step, self.saved_step = 0, 0
-        self.saved, self.unsaved = Tables.join([]), list[Tables]()
+        self.saved, self.unsaved = list[Tables](), list[Tables]()
 
     @property
     def config(self) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class Session:
 
     def tables(self) -> Tables:
         """All metrics so far."""
-        return Tables.join([self.saved, *self.unsaved])
+        return Tables.join([*self.saved, *self.unsaved])
 
     def close(self) -> None:
         """Frees what the engine and the sinks hold."""
@@ -124,7 +124,7 @@ class Session:
                 f"steps is {self.plan.steps}, but {folder.path} is at step {step} already"
             )
         self.go_on_from(step, state, folder.checkpoint_at(step))
-        self.saved = folder.tables()
+        self.saved = [folder.tables()]
         session = provenance() | {"from_step": self.step}
         folder.write_config(self.config | {"sessions": [*begun["sessions"], session]})
         self.sinks.open(self.sink_names, Subject(folder.path, self.title, folder.config, self.step))
@@ -189,10 +189,13 @@ class Session:
         tables = Tables.join(self.unsaved)
         if self.folder is not None:
             self.folder.save(self.step, self.engine.state, tables, self.config)
-        self.saved_step, self.saved, self.unsaved = self.step, Tables.join([self.saved, tables]), []
+        # As they are: joined, all rows of the run would be copied each time.
+        self.saved_step, self.saved, self.unsaved = self.step, [*self.saved, tables], []
+        return_freed_memory()
 
     def _conclude(self) -> Result:
-        summary = summarise(self.saved, self.plan.seeds, self.step) | {
+        tables = self.tables()
+        summary = summarise(tables, self.plan.seeds, self.step) | {
             "title": self.title,
             "finished": self.step == self.plan.steps,
             "startup_seconds": self._startup_seconds(),
@@ -200,15 +203,15 @@ class Session:
         result = Result(
             agent=self.agent,
             state=self.engine.state,
-            episodes=self.saved.episodes,
-            chunks=self.saved.chunks,
+            episodes=tables.episodes,
+            chunks=tables.chunks,
             summary=summary,
             folder=None if self.folder is None else self.folder.path,
         )
         if self.folder is not None:
             self.folder.write_summary(summary)
             if self.step:
-                figure.draw(self.saved, self.plan.seeds, self.step, self.title, self.folder.curve)
+                figure.draw(tables, self.plan.seeds, self.step, self.title, self.folder.curve)
         return result
 
     def _startup_seconds(self) -> float:
