@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from eligrad.cli_modules import look_here
 from eligrad.experiments.records import STAGE_ONE, STAGE_TWO
 
 
@@ -171,6 +172,8 @@ def main(command: str, arguments: list[str]) -> int:
     import jax
 
     jax.config.update("jax_platforms", "cpu")
+    if not isinstance(given, Reproduce):  # but what somebody has written down himself
+        look_here()
     try:
         return given.run()
     except (ValueError, TypeError, ImportError, OSError) as error:

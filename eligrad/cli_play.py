@@ -9,6 +9,8 @@ from typing import Annotated
 
 import tyro
 
+from eligrad.cli_modules import Modules, import_typed
+
 
 @dataclasses.dataclass(frozen=True)
 class Play:
@@ -20,6 +22,8 @@ class Play:
 
     run: Annotated[Path, tyro.conf.Positional]
     """A run folder, also one that is being trained, or a file that an agent was saved to."""
+    modules: Modules = ()
+    """Import this module first: the one of the run's environment, if you trust it."""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("play.gif")
     """The file to write: .gif, or .mp4 with the package imageio-ffmpeg."""
     seed: Annotated[str, tyro.conf.arg(metavar="best|N")] = "best"
@@ -55,6 +59,7 @@ def _run(command: Play) -> int:
     from eligrad.train.play import record_episode
 
     film.check_target(command.out)
+    import_typed(command.modules)
     keep_compiled_programs()
     recording = record_episode(
         command.run,

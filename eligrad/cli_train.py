@@ -21,7 +21,8 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from eligrad._number import Number
 from eligrad.agents import PRESETS, GradientPPOConfig, PPOConfig, QLambdaConfig
-from eligrad.envs.names import UnknownName
+from eligrad.cli_modules import Modules, import_typed, look_here
+from eligrad.envs.names import UnknownName, module_of
 from eligrad.train import (
     Diverged,
     EnvironmentFault,
@@ -32,7 +33,7 @@ from eligrad.train import (
     train,
 )
 from eligrad.train.folder import RunFolder, RunInUseError
-from eligrad.train.plan import EXPLORATION_FRACTION, module_of, plan_in_file, whole_number
+from eligrad.train.plan import EXPLORATION_FRACTION, plan_in_file, whole_number
 from eligrad.train.platform import device_for_each_run, keep_compiled_programs
 from eligrad.train.summary import as_text
 
@@ -71,7 +72,8 @@ class Train:
     agent: Annotated[str, tyro.conf.Positional, _needed("AGENT")] = ""
     """Name of the agent."""
     env: Annotated[str, tyro.conf.Positional, _needed("ENV")] = ""
-    """Name of the environment, such as MinAtar/Breakout-v1, gymnax/CartPole-v1 or Acrobot-v1."""
+    """Name of the environment, such as MinAtar/Breakout-v1, gymnax/CartPole-v1 or Acrobot-v1;
+    my_module:Mine-v0 is one that a module of yours registers, also one in the present folder."""
     settings: tyro.conf.OmitArgPrefixes[Any] = None
     steps: Annotated[int, _count("steps")] = 1_000_000
     """Environment steps of each seed; 1e6 is understood."""
@@ -85,6 +87,8 @@ class Train:
     """New folder for the run; by default one under runs/, named after agent, environment, time."""
     resume: Path | None = None
     """Go on with the run in this folder: without AGENT, ENV and settings, perhaps more --steps."""
+    modules: Modules = ()
+    """Import this module first: the one of the environment of a run that you resume and trust."""
     chunk: Annotated[int, _count("chunk")] | None = None
     """Steps between two updates of the progress bar; by default about 1000."""
     checkpoint_every: Annotated[int, _count("checkpoint-every")] | None = None
@@ -191,7 +195,9 @@ def _parse_resume(arguments: list[str], run: Path) -> Train:
 _FAULTS = (
     EnvironmentFault, Diverged, WorkerDied, OutOfMemory, OSError, MemoryError, JaxRuntimeError,
 )  # fmt: skip
-_FREE_ON_RESUMING = {"steps", "processes", "resume", "sink", "progress", "cache", "debug"}
+_FREE_ON_RESUMING = {
+    "steps", "processes", "resume", "modules", "sink", "progress", "cache", "debug",
+}  # fmt: skip
 
 
 def _flat(command: Train) -> dict[str, Any]:
@@ -226,6 +232,7 @@ def _say(message: Warning | str, *_: object) -> None:
 
 def _run(command: Train) -> int:
     device_for_each_run(command.seeds)
+    import_typed(command.modules)
     if command.cache:
         keep_compiled_programs()
     folder = command.resume or command.out or _make_default_folder(command)
@@ -239,6 +246,8 @@ def _run(command: Train) -> int:
                 sinks=command.sink,
             )
         else:
+            if module_of(command.env) is not None:
+                look_here()
             _begin(command, folder)
     except Interrupted as stop:
         print(_report(folder))
@@ -269,11 +278,10 @@ def _run(command: Train) -> int:
 
 def _go_on(command: Train, folder: Path) -> str:
     """The command that resumes a run."""
-    begin, module = ["eligrad"], module_of(command.env)
-    if module is not None:
-        # A file may not have it imported; who types this may.
-        begin = ["python", "-c", f"import {module}; from eligrad.cli import main; main()"]
-    return shlex.join([*begin, "train", "--resume", str(folder)])
+    module = module_of(command.env)
+    # A file may not have it imported; who types this may.
+    trusted = [] if module is None else ["--import", module]
+    return shlex.join(["eligrad", "train", "--resume", str(folder), *trusted])
 
 
 def _begin(command: Train, folder: Path) -> None:

@@ -27,6 +27,7 @@ FLOORS = {
     "cli_report": 5,
     "cli_compare": 5,
     "cli_experiments": 5,
+    "cli_modules": 5,
     "cli_runs": 5,
     "cli_play": 5,
     "cli_watch": 5,

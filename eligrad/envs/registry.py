@@ -2,8 +2,9 @@
 
 - `"MinAtar/Breakout-v1"`, and whatever was registered here: JAX environments of eligrad or yours;
 - `"gymnax/CartPole-v1"`, `"brax/ant"`: JAX environments of others;
-- `"HalfCheetah-v5"`, `"ALE/Pong-v5"`, `"my_package:MyEnv-v0"`: any other id goes to Gymnasium, and
-  so does `"gymnasium/MinAtar/Breakout-v1"`, where a name of ours would come first.
+- `"HalfCheetah-v5"`, `"ALE/Pong-v5"`: any other id goes to Gymnasium, and so does
+  `"gymnasium/MinAtar/Breakout-v1"`, where a name of ours would come first;
+- `"my_package:MyEnv-v0"`: what that module registers, here or with Gymnasium.
 
 What a name needs is imported when it is made.
 """
@@ -17,7 +18,7 @@ from typing import Any
 from eligrad._names import did_you_mean
 from eligrad.envs.core import Environment
 from eligrad.envs.host import HostEnvironment
-from eligrad.envs.names import UnknownName
+from eligrad.envs.names import UnknownName, import_module_of, module_of
 from eligrad.envs.optional import import_optional
 from eligrad.envs.probes import PROBES
 from eligrad.envs.wrappers import TimeLimit
@@ -51,10 +52,12 @@ def make(
     A JAX environment comes back as an `Environment`, one of Gymnasium's as a `HostEnvironment`.
     Episodes are truncated after `max_episode_steps`, if given; else as the suite itself does it.
     """
+    import_module_of(name)
+    own = name.removeprefix(f"{module_of(name)}:")
     timed = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
     suite, _, rest = name.partition("/")
-    if name in _registered:
-        return _limited(_made(name, _registered[name], **options), max_episode_steps)
+    if own in _registered:
+        return _limited(_made(own, _registered[own], **options), max_episode_steps)
     if suite == "gymnax":
         return _limited(_made(name, _adapters[suite], rest, **options), max_episode_steps)
     if suite in _adapters:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import importlib
 import json
 import os
 import shutil
@@ -21,6 +20,7 @@ import warnings
 from typing import Any, Literal
 
 from eligrad._damaged import DamagedFileError, DamagedFileWarning
+from eligrad.envs.names import import_module_of
 from eligrad.experiments import split
 from eligrad.experiments.claims import Claim, Store
 from eligrad.experiments.configuration import Configuration, Run
@@ -28,7 +28,6 @@ from eligrad.experiments.jobs import Job
 from eligrad.experiments.spec import run_setup
 from eligrad.train import CheckpointError, Interrupted, keep_compiled_programs, resume, train
 from eligrad.train.folder import RunFolder
-from eligrad.train.plan import module_of
 
 LONGEST = 20_000
 """Characters of a traceback that are kept."""
@@ -131,8 +130,7 @@ def _train(claim: Claim) -> None:
         try:
             _check_plan(claim)
             # The job itself asks for it, and not only a file.
-            if (module := module_of(str(shared.env))) is not None:
-                importlib.import_module(module)
+            import_module_of(str(shared.env))
             resume(program)
             return
         except (CheckpointError, DamagedFileError, KeyError, IndexError) as error:

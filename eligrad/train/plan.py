@@ -30,7 +30,7 @@ from eligrad.agents import (
     ppo_network,
 )
 from eligrad.envs import Discrete, HostEnvironment, make
-from eligrad.envs.names import UnknownName
+from eligrad.envs.names import UnknownName, module_of
 from eligrad.train.fit import Agent, World, check_observations, number_of_actions
 
 CHUNK = 1000
@@ -148,16 +148,9 @@ def world_of(plan: Plan, path: Path, given: Any = None) -> World:
     if module is not None and module not in sys.modules:
         raise ValueError(
             f"the environment of {path} is {plan.env!r}: to make it, the code of {module!r} would "
-            "be run. If you trust that, import it first; for a command, by python -c 'import "
-            f'{module}; from eligrad.cli import main; main()\' with what follows "eligrad"'
+            f"be run. If you trust that, import it first; a command does it with --import {module}"
         )
     return make_world(str(plan.env), plan.max_episode_steps)
-
-
-def module_of(env: str) -> str | None:
-    """The module that the name of an environment asks for, as in `"my_package:MyEnv-v0"`."""
-    module, named, _ = env.removeprefix("gymnasium/").rpartition(":")
-    return module if named else None
 
 
 def whole_number(name: str, value: Any) -> int:

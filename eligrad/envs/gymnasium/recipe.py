@@ -7,7 +7,6 @@ and count the steps ourselves, so that nothing is checked twice and no final obs
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import importlib.util
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from eligrad.envs.gymnasium.snapshot import chain_of
-from eligrad.envs.names import UnknownName
+from eligrad.envs.names import UnknownName, import_module_of
 from eligrad.envs.optional import import_optional, missing_package
 
 # Suites that must be imported before Gymnasium knows their ids: module and our extra.
@@ -72,19 +71,8 @@ class Recipe:
 
 def find_spec(env_id: str) -> EnvSpec:
     """The registered description of an id such as "Ant-v5" or "my_package:MyEnv-v0"."""
-    module, _, name = env_id.rpartition(":")
-    if module:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                raise  # one that the module itself needs
-            raise ModuleNotFoundError(
-                f"{env_id!r} asks for the module {module!r}, and there is no {error.name!r} to "
-                "import: install its package, or say where it is (a file in the present folder is "
-                "found with PYTHONPATH=. before the command)",
-                name=error.name,
-            ) from None
+    import_module_of(env_id)
+    name = env_id.rpartition(":")[2]
     if name not in gymnasium.registry:
         _import_suite(name)
     if name not in gymnasium.registry:
