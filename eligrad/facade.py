@@ -21,15 +21,16 @@ import numpy as np
 import pandas as pd
 
 from eligrad.agents import PRESETS, TITLES, Network
-from eligrad.agents import QLambda as QLambdaAgent
 from eligrad.rules import _checks as check
 from eligrad.train import Callback, Session, archive, prepare
 from eligrad.train import plan as planning
 from eligrad.train.evaluate import LIMIT, choose, evaluate
-from eligrad.train.fit import check_network, number_of_actions
+from eligrad.train.fit import check_networks
 from eligrad.train.plan import EXPLORATION_FRACTION, World
 from eligrad.train.stream import spread
 from eligrad.train.summary import best_run
+
+Networks = Network | tuple[Network, Network]
 
 
 class Learner:
@@ -40,6 +41,10 @@ class Learner:
     that is a number may be a list with a value for each seed. `env_params` changes numbers of a JAX
     environment, by their names. ε of a streaming agent falls over `exploration_fraction` of the
     steps of the first `learn`, unless `exploration_steps` is set.
+
+    `network` is one of your own, which gives a value for each action. PPO and Gradient PPO take
+    two, `(policy, critic)`: a logit for each action, or a mean for each of its entries; and one
+    value.
     """
 
     preset: ClassVar[str]
@@ -50,13 +55,13 @@ class Learner:
         env: str | World | Callable[..., Any],
         *,
         seeds: int | Sequence[int] | np.ndarray = 1,
-        network: Network | None = None,
+        network: Networks | None = None,
         max_episode_steps: int | None = None,
         env_params: dict[str, Any] | None = None,
         exploration_fraction: float | None = None,
         **settings: Any,
     ) -> None:
-        self._env, self._network = env, network
+        self._env = env
         self._exploration = EXPLORATION_FRACTION
         if exploration_fraction is not None:
             if not self._streaming or "exploration_steps" in settings:
@@ -75,23 +80,31 @@ class Learner:
         self._session: Session | None = None
         self._run, self._remembered, self._predictions = 0, None, 0
         # Refused now, not when an hour of something else has passed.
-        planning.make_settings(self.preset, settings, len(self._options["seeds"]))
+        complete = planning.make_settings(self.preset, settings, len(self._options["seeds"]))
         self._world = planning.make_world(env, max_episode_steps)
         if env_params:
             planning.make_params(self._world, self._options["env_params"])
-        if network is not None and not self._streaming:
-            raise ValueError(
-                f"network is given; {type(self).__name__} has several: make an eligrad.agents."
-                "PPO or GradientPPO with your own, and train it with eligrad.train.train"
-            )
-        if self._streaming:
-            actions = number_of_actions(self._world)
-            if network is not None:
-                check_network("network", network, self._world, actions, "one for each action")
+        self._networks = self._own(network)
+        agent = planning.make_agent(self.preset, complete, self._world, self._networks)
+        if self._networks:
+            check_networks(agent, self._world)
 
     @property
     def _streaming(self) -> bool:
         return not hasattr(PRESETS[self.preset], "rollout")
+
+    @classmethod
+    def _own(cls, network: Any) -> tuple[Network, ...]:
+        """The networks that were given; none, or as many as the agent has."""
+        if network is None:
+            return ()
+        if not hasattr(PRESETS[cls.preset], "rollout"):
+            return (network,)
+        if not isinstance(network, tuple) or len(network) != 2:
+            raise ValueError(
+                f"network is {network!r}; {cls.__name__} has two: (policy, critic) is accepted"
+            )
+        return network
 
     def learn(
         self,
@@ -120,13 +133,14 @@ class Learner:
 
     def _begin(self, steps: int, out: str | Path | None) -> Session:
         options: dict[str, Any] = {"steps": steps, "out": out, **self._options}
-        if self._network is None:
+        if not self._networks:
             options["exploration_fraction"] = self._exploration
             return prepare(self.preset, self._env, **options, **self._settings)
-        settings = {"exploration_steps": self._exploration * steps} | self._settings
+        explored = {"exploration_steps": self._exploration * steps} if self._streaming else {}
+        settings = explored | self._settings
         settings = planning.make_settings(self.preset, settings, len(options["seeds"]))
-        config = planning.make_config(self.preset, settings)
-        return prepare(QLambdaAgent(config, self._network), self._env, **options)
+        agent = planning.make_agent(self.preset, settings, self._world, self._networks)
+        return prepare(agent, self._env, **options)
 
     @property
     def session(self) -> Session:
@@ -229,7 +243,7 @@ class Learner:
         path: str | Path,
         *,
         env: str | World | Callable[..., Any] | None = None,
-        network: Network | None = None,
+        network: Networks | None = None,
     ) -> Learner:
         """What `save` wrote, or a copy of what is in a run folder, which stays as it is.
 
@@ -249,13 +263,14 @@ class Learner:
                     else "eligrad's own network: pass no other"
                 )
             )
-        agent = None
-        if network is not None:
-            agent = QLambdaAgent(planning.make_config(cls.preset, plan.settings), network)
+        agent, networks = None, cls._own(network)
+        if networks:
+            env = planning.world_of(plan, Path(path), env)
+            agent = planning.make_agent(cls.preset, plan.settings, env, networks)
         learner = cls.__new__(cls)
         learner._session = session = archive.load(path, agent=agent, env=env)
         learner._env = learner._world = session.env
-        learner._network, learner._options, learner._settings = network, {}, {}
+        learner._networks, learner._options, learner._settings = networks, {}, {}
         learner._run, learner._remembered, learner._predictions = 0, None, 0
         return learner
 

@@ -10,7 +10,7 @@ import eligrad
 from eligrad import facade
 from eligrad.agents import from_equinox
 from eligrad.facade import LEARNERS
-from eligrad.nets import streaming_mlp
+from eligrad.nets import streaming_mlp, tanh_mlp
 from eligrad.train import resume, train
 from eligrad.train.callbacks import EvaluateEvery, StopAtReturn
 from eligrad.train.checkpoint import CheckpointError
@@ -148,6 +148,29 @@ def test_a_network_of_ones_own(tmp_path):
         eligrad.QC.load(tmp_path / "own.npz", network=network)
     loaded = eligrad.load(tmp_path / "own.npz", network=network)
     assert (type(loaded), loaded.num_timesteps) == (eligrad.QRC, 64)
+
+
+def test_two_networks_of_ones_own_for_ppo(tmp_path):
+    def tanh(outputs: int, gain: float, hidden: tuple[int, ...]):
+        return from_equinox(
+            lambda key, _: tanh_mlp(4, outputs, hidden=hidden, output_gain=gain, key=key)
+        )
+
+    default = make("ppo").learn(128)
+    same = make("ppo", network=(tanh(2, 0.01, (64, 64)), tanh(1, 1.0, (64, 64)))).learn(64)
+    same.save(tmp_path / "own.npz")
+    with pytest.raises(ValueError, match="a network made by hand: pass network= again"):
+        eligrad.PPO.load(tmp_path / "own.npz")
+    small = (tanh(2, 0.01, (8,)), tanh(1, 1.0, (8,)))
+    with pytest.raises(CheckpointError, match=r"own\.npz"):
+        eligrad.load(tmp_path / "own.npz", network=small)
+    loaded = eligrad.load(tmp_path / "own.npz", network=same._networks).learn(64)
+    assert type(loaded) is eligrad.PPO
+    assert loaded.episodes.equals(default.episodes)
+    with pytest.raises(ValueError, match=r"PPO has two: \(policy, critic\) is accepted"):
+        make("ppo", network=small[0])
+    with pytest.raises(ValueError, match=r"policy\.network.* a logit for each action"):
+        make("ppo", network=small[::-1])
 
 
 @pytest.mark.nightly

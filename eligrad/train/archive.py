@@ -36,12 +36,11 @@ def load(path: str | Path, *, agent: Agent | None = None, env: Any = None) -> Se
     """
     path = Path(path)
     plan = read_plan(path)
-    for what, name, given in (("agent", plan.agent, agent), ("env", plan.env, env)):
-        if name is None and given is None:
-            raise ValueError(f"{path} was saved with an {what} made by hand: pass {what}= again")
     world = planning.world_of(plan, path, env)
     if agent is None:
-        agent = planning.make_agent(str(plan.agent), plan.settings, world)
+        if plan.agent is None:
+            raise ValueError(f"the agent of {path} was made by hand: pass agent= again")
+        agent = planning.make_agent(plan.agent, plan.settings, world)
     params = planning.make_params(world, plan.env_params)
     session = Session(plan, agent, world, make_engine(agent, world, params, plan.seeds))
     if path.is_dir():

@@ -24,6 +24,7 @@ from eligrad.agents import (
     GaussianPolicy,
     GradientPPO,
     GradientPPOConfig,
+    Network,
     QLambda,
     QLambdaConfig,
     default_network,
@@ -144,13 +145,15 @@ def world_of(plan: Plan, path: Path, given: Any = None) -> World:
     """
     if given is not None:
         return make_world(given, None if isinstance(given, World) else plan.max_episode_steps)
-    module = module_of(str(plan.env))
+    if plan.env is None:
+        raise ValueError(f"the environment of {path} was made by hand: pass env= again")
+    module = module_of(plan.env)
     if module is not None and module not in sys.modules:
         raise ValueError(
             f"the environment of {path} is {plan.env!r}: to make it, the code of {module!r} would "
             f"be run. If you trust that, import it first; a command does it with --import {module}"
         )
-    return make_world(str(plan.env), plan.max_episode_steps)
+    return make_world(plan.env, plan.max_episode_steps)
 
 
 def whole_number(name: str, value: Any) -> int:
@@ -271,25 +274,33 @@ def make_config(preset: str, settings: dict[str, Any]) -> Any:
     return type(PRESETS[preset])(**arrays)
 
 
-def make_agent(preset: str, settings: dict[str, Any], env: World) -> Agent:
-    """The agent of this name and settings, with the default networks for this environment."""
+def make_agent(
+    preset: str, settings: dict[str, Any], env: World, networks: Sequence[Network] = ()
+) -> Agent:
+    """The agent of this name and settings, with the default networks for this environment.
+
+    Or with others: one of action values, or for PPO that of the policy and the critic's.
+    """
     config = make_config(preset, settings)
     shape = tuple(env.observation_space.shape)
     if isinstance(config, QLambdaConfig):
-        return QLambda(config, default_network(shape, number_of_actions(env)))
+        (values,) = networks or [default_network(shape, number_of_actions(env))]
+        return QLambda(config, values)
+    policy, critic = networks or [None, ppo_network(shape, 1, output_gain=1.0)]
     agent: Any = GradientPPO if isinstance(config, GradientPPOConfig) else PPO
-    return agent(config, _make_policy(env), ppo_network(shape, 1, output_gain=1.0))
+    return agent(config, _make_policy(env, policy), critic)
 
 
-def _make_policy(env: World) -> DiscretePolicy | GaussianPolicy:
+def _make_policy(env: World, network: Network | None) -> DiscretePolicy | GaussianPolicy:
     space, shape = env.action_space, tuple(env.observation_space.shape)
     if isinstance(space, Discrete):
-        return DiscretePolicy(ppo_network(shape, space.n, output_gain=0.01), space.n)
+        return DiscretePolicy(network or ppo_network(shape, space.n, output_gain=0.01), space.n)
     low, high = (
         tuple(np.broadcast_to(bound, space.shape).astype(float).ravel().tolist())
         for bound in (space.low, space.high)
     )
-    return GaussianPolicy(ppo_network(shape, len(low), output_gain=0.01), low, high, space.shape)
+    network = network or ppo_network(shape, len(low), output_gain=0.01)
+    return GaussianPolicy(network, low, high, space.shape)
 
 
 def make_params(env: World, changes: dict[str, Any]) -> Any:
