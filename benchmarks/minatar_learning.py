@@ -30,6 +30,8 @@ GAMES = ("Breakout", "SpaceInvaders", "Asterix", "Freeway", "Seaquest")
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "qrc": ("qrc", {}),
     "qrc-h0.1": ("qrc", {"h_scale": 0.1}),
+    "qrc-beta0.1": ("qrc", {"beta": 0.1}),
+    "qrc-beta0.01": ("qrc", {"beta": 0.01}),
     "qrc-watkins": ("qrc", {"trace_cut": "watkins"}),
     "stream-q": ("stream-q", {}),
     "q-lambda": ("q-lambda", {}),

@@ -3,7 +3,7 @@
     python -m benchmarks.minatar_table results/minatar
 
 Prints two Markdown tables, final returns and their differences from QRC(λ), and writes
-`curves.png` into the folder.
+`curves.png` into the folder. `--agents qrc qc --picture two.png` shows these alone.
 """
 
 from __future__ import annotations
@@ -23,14 +23,18 @@ from eligrad.agents import TITLES
 NAMES = {
     **{preset: TITLES[preset] for preset in ("qrc", "stream-q", "q-lambda", "qc", "gq2")},
     "qrc-h0.1": "QRC(λ), h scale 0.1",
+    "qrc-beta0.1": "QRC(λ), β = 0.1",
+    "qrc-beta0.01": "QRC(λ), β = 0.01",
     "qrc-watkins": "QRC(λ), Watkins' cut",
     "q-lambda-sparse": "Q(λ), sparse initialisation",
     "random": "random actions",
 }
-# Colours that stay apart for the colour-blind (Okabe and Ito); variants of QRC(λ) are dashed.
+# Colours that stay apart for the colour-blind (Okabe and Ito); variants of QRC(λ) are not solid.
 LINES: dict[str, tuple[str, str]] = {
     "qrc": ("#0072B2", "-"),
     "qrc-h0.1": ("#56B4E9", "--"),
+    "qrc-beta0.1": ("#56B4E9", "-."),
+    "qrc-beta0.01": ("#CC79A7", "--"),
     "qrc-watkins": ("#000000", ":"),
     "stream-q": ("#E69F00", "-"),
     "q-lambda": ("#D55E00", "-"),
@@ -133,10 +137,10 @@ def draw(results: Results, path: Path) -> None:
         panel.grid(alpha=0.3)
     for panel in panels[len(games) :]:
         panel.axis("off")
-    seeds = next(iter(results.values()))["seeds"]
+    seeds = " or ".join(sorted({str(result["seeds"]) for result in results.values()}))
     panels[len(games)].legend(
-        list(handles.values()),
-        [NAMES[agent] for agent in handles],
+        [handles[agent] for agent in agents],
+        [NAMES[agent] for agent in agents],
         title=f"mean of {seeds} seeds\n± standard error",
         loc="center",
         frameon=False,
@@ -161,10 +165,13 @@ def _draw_curve(panel: Any, result: dict[str, Any]) -> Any:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=Path("results/minatar"))
-    folder = parser.parse_args().folder
-    results = load(folder)
+    parser.add_argument("--agents", nargs="+", choices=LINES, help="these and no others")
+    parser.add_argument("--picture", default="curves.png", help="its name in the folder")
+    given = parser.parse_args()
+    wanted = given.agents or list(LINES)
+    results = {key: each for key, each in load(given.folder).items() if key[1] in wanted}
     print(returns_table(results), differences_table(results), sep="\n\n")
-    draw(results, folder / "curves.png")
+    draw(results, given.folder / given.picture)
 
 
 if __name__ == "__main__":

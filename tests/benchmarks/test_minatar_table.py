@@ -63,8 +63,22 @@ def test_a_figure_is_drawn_although_a_stretch_has_no_episode(folder: Path) -> No
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("name", ["minatar", "minatar-1m", "minatar-5m"])
-def test_the_readme_shows_the_tables_of_the_committed_results(name: str) -> None:
-    results, readme = table.load(RESULTS / name), (RESULTS / "README.md").read_text()
+BETA = ["qrc-beta0.1", "qrc-beta0.01"]
+
+
+@pytest.mark.parametrize(
+    ("name", "left_out"),
+    [
+        ("minatar", []),
+        ("minatar-1m", []),
+        ("minatar-5m", BETA),
+        ("minatar-5m", ["stream-q", "q-lambda-sparse"]),
+    ],
+)
+def test_the_readme_shows_the_tables_of_the_committed_results(
+    name: str, left_out: list[str]
+) -> None:
+    loaded, readme = table.load(RESULTS / name), (RESULTS / "README.md").read_text()
+    results = {key: result for key, result in loaded.items() if key[1] not in left_out}
     assert table.returns_table(results) in readme
     assert table.differences_table(results) in readme
