@@ -54,6 +54,8 @@ class Transition(NamedTuple):
     truncated: Bool[Array, ""]
     next_observation: Shaped[Array, "..."]
     """The observation that the action led to: bootstrap from this one."""
+    next_state: Any
+    """The state that the action led to, also when the episode ended there."""
 
 
 class Environment(Generic[State]):
@@ -97,6 +99,14 @@ class Environment(Generic[State]):
         step_key, restart_key = jax.random.split(key)
         stepped = self.step(step_key, state, action, params)
         return follow(stepped, self.restart(restart_key, stepped.state, params))
+
+    def render(self, state: State, params: Any) -> np.ndarray | Array | None:
+        """A picture of a state for `eligrad play`: uint8 of shape (height, width, 3).
+
+        None, where there is none. Called outside compiled programs, with arrays as they are.
+        """
+        del state, params
+        return None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -147,4 +157,5 @@ def follow(stepped: Step, fresh: tuple[Any, Shaped[Array, "..."]]) -> Transition
         terminated=stepped.terminated,
         truncated=stepped.truncated,
         next_observation=stepped.observation,
+        next_state=stepped.state,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int32, PRNGKeyArray, Shaped
 
 from eligrad.envs.core import Environment, Step
@@ -56,6 +57,10 @@ class TimeLimit(Environment[TimeLimitState]):
             state=TimeLimitState(stepped.state, steps),
             truncated=stepped.truncated | (steps >= self.max_steps),
         )
+
+    def render(self, state: TimeLimitState, params: Any) -> np.ndarray | Array | None:
+        """The inner environment's picture."""
+        return self.env.render(state.inner, params)
 
     def __repr__(self) -> str:
         return f"TimeLimit({self.env!r}, max_steps={self.max_steps})"

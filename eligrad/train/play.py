@@ -262,12 +262,6 @@ class _World(ABC):
 
 class _JaxWorld(_World):
     def __init__(self, env: Environment, params: Any, episode: int) -> None:
-        space = env.observation_space
-        if len(space.shape) != 3 or np.dtype(space.dtype) != bool:
-            raise ValueError(
-                f"{env.name!r} cannot be drawn: pictures are made of MinAtar's games and of "
-                "environments of Gymnasium"
-            )
         self._env, self._params = env, env.default_params() if params is None else params
         self._key = jax.random.split(jax.random.key(episode), 1)[0]
         self._keys = jax.jit(lambda n: jax.random.split(jax.random.fold_in(self._key, n)))
@@ -276,8 +270,7 @@ class _JaxWorld(_World):
     def reset(self) -> np.ndarray:
         key = jax.random.fold_in(self._key, 0)
         self._state, observation = jax.jit(self._env.reset)(key, self._params)
-        self._observation = np.asarray(observation)
-        return self._observation
+        return np.asarray(observation)
 
     def act_key(self, number: int) -> PRNGKeyArray:
         return self._keys(number)[0]
@@ -285,16 +278,15 @@ class _JaxWorld(_World):
     def step(self, number: int, action: np.ndarray) -> _Reached:
         key = self._keys(number)[1]
         world = self._step(key, self._state, jnp.asarray(action), self._params)
-        self._state, self._observation = world.state, np.asarray(world.next_observation)
+        # The one that the action led to: after an end the picture is of that, and no step follows.
+        self._state, observation = world.next_state, np.asarray(world.next_observation)
         return _Reached(
-            self._observation, float(world.reward), bool(world.terminated), bool(world.truncated)
+            observation, float(world.reward), bool(world.terminated), bool(world.truncated)
         )
 
     def frame(self) -> np.ndarray:
-        # Imports matplotlib, which importing this module should not.
-        from eligrad.envs.minatar.render import render
-
-        return render(self._observation)
+        picture = self._env.render(self._state, self._params)
+        return _picture(self._env.name, picture if picture is None else np.asarray(picture))
 
     def close(self) -> None:
         pass
@@ -330,17 +322,22 @@ class _HostWorld(_World):
         # Gymnasium's own errors, a simulator's, those of a missing screen: they share no class.
         except Exception as error:
             raise ValueError(f"{self._name!r} cannot be drawn: {error}{_advice(error)}") from error
-        if not (isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[2] == 3):
-            what = getattr(frame, "shape", type(frame).__name__)
-            raise ValueError(
-                f"{self._name!r} cannot be drawn: it renders {what}; a picture of shape (height, "
-                'width, 3) is accepted, as render_mode="rgb_array" gives it'
-            )
-        self._frame = frame.astype(np.uint8)
+        self._frame = _picture(self._name, frame)
         return self._frame
 
     def close(self) -> None:
         self._copies.close()
+
+
+def _picture(name: str, frame: Any) -> np.ndarray:
+    """What an environment rendered, if that can be shown."""
+    if not (isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[2] == 3):
+        what = "nothing" if frame is None else getattr(frame, "shape", type(frame).__name__)
+        raise ValueError(
+            f"{name!r} cannot be drawn: it renders {what}; an array of shape (height, width, 3) is "
+            'accepted, from render(state, params) in JAX, from render_mode="rgb_array" in Gymnasium'
+        )
+    return frame.astype(np.uint8)
 
 
 def _advice(error: Exception) -> str:

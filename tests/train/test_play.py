@@ -16,8 +16,9 @@ import pytest
 
 from eligrad import normalize
 from eligrad._files import read_json
-from eligrad.envs import make
+from eligrad.envs import Box, Discrete, Environment, Step, make
 from eligrad.envs.minatar.render import render
+from eligrad.envs.wrappers import TimeLimit
 from eligrad.train import archive, prepare, train
 from eligrad.train.evaluate import evaluate
 from eligrad.train.play import record, record_episode
@@ -249,9 +250,37 @@ def test_values_h_and_errors_of_states(preset, tmp_path):
     assert not recording.of_actions
 
 
+class Stairs(Environment):
+    """Three steps down; the picture's first pixel says how far."""
+
+    name = "Stairs"
+    observation_space = Box(0.0, 1.0, (4,))
+    action_space = Discrete(2)
+
+    def reset(self, key, params):
+        return jnp.int32(0), jnp.ones(4)
+
+    def step(self, key, state, action, params):
+        down, no = state + 1, jnp.asarray(False)
+        return Step(down, jnp.ones(4), jnp.float32(0.0), down == 3, no)
+
+    def render(self, state, params):
+        return jnp.zeros((2, 5, 3), jnp.uint8).at[0, 0].set(state.astype(jnp.uint8))
+
+
+@pytest.mark.parametrize(("limit", "seen"), [(None, [0, 1, 2, 3]), (2, [0, 1, 2])])
+def test_a_world_in_jax_draws_itself_up_to_its_end(limit, seen):
+    env = Stairs() if limit is None else TimeLimit(Stairs(), limit)
+    agent = tiny.agent()
+    state = agent.init(jax.random.key(0), jnp.ones(4))
+    recording = record(agent, state, env)
+    assert recording.frames[:, 0, 0, 0].tolist() == seen
+    assert (recording.terminated, recording.truncated) == (limit is None, limit is not None)
+
+
 def test_what_cannot_be_drawn_says_so(tmp_path):
     agent = tiny.agent()
-    with pytest.raises(ValueError, match=r"'Probe/OffPolicy-v0' cannot be drawn"):
+    with pytest.raises(ValueError, match=r"'Probe/OffPolicy-v0' .* it renders nothing"):
         record(agent, None, make("Probe/OffPolicy-v0"))
     train("qrc", "tests.train.painted:Silent-v0", steps=20, out=tmp_path / "run")
     with pytest.raises(ValueError, match=r"cannot be drawn: there is nothing to see"):

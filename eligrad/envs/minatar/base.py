@@ -109,6 +109,13 @@ class Game(Environment[MinAtarState]):
         stepped = self.step_with_draws(for_step, state, action, params)
         return follow(stepped, self._begin(for_beginning, stepped.state.last_action))
 
+    def render(self, state: MinAtarState, params: Params) -> np.ndarray:
+        """What the player sees, a pixel for each cell, in the original's colours."""
+        # Imports matplotlib, which importing the games should not.
+        from eligrad.envs.minatar.render import render
+
+        return render(self.observe(state.game))
+
     def step_with_draws(
         self, uniform: Float[Array, " draws"], state: MinAtarState, action: Array, params: Params
     ) -> Step:
