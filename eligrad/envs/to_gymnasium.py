@@ -33,9 +33,17 @@ class GymnasiumFromJax(gymnasium.Env):
     environment redefines it (as the MinAtar games do): then they are different ones by chance.
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own signature)
+    metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium's own signature)
+        "render_modes": ["rgb_array"],
+        "render_fps": 15,
+    }
 
-    def __init__(self, env: Environment, params: Any = None) -> None:
+    def __init__(
+        self, env: Environment, params: Any = None, *, render_mode: str | None = None
+    ) -> None:
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ValueError(f"render_mode is {render_mode!r}; None or 'rgb_array' is accepted")
+        self.render_mode = render_mode
         self.jax_env = env
         self.params = env.default_params() if params is None else params
         self.observation_space = to_gymnasium_space(env.observation_space)
@@ -76,6 +84,13 @@ class GymnasiumFromJax(gymnasium.Env):
         observation, reward, terminated, truncated = jax.device_get(stepped[1:])
         self._ended = bool(terminated or truncated)
         return observation, float(reward), bool(terminated), bool(truncated), {}
+
+    def render(self) -> np.ndarray | None:
+        """The environment's own picture of its state, if it was made with "rgb_array"."""
+        if self.render_mode is None or self._state is None:
+            return None
+        picture = self.jax_env.render(self._state, self.params)
+        return None if picture is None else np.asarray(picture)
 
 
 def to_gymnasium_space(space: Space) -> spaces.Space[Any]:

@@ -6,8 +6,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
+from gymnasium.wrappers import RenderCollection
 
-from eligrad.envs import probes
+from eligrad.envs import make, probes
+from eligrad.envs.minatar.render import render
 from eligrad.envs.probes_gymnasium import make_probe
 from eligrad.envs.to_gymnasium import GymnasiumFromJax, to_gymnasium_space
 
@@ -89,3 +91,15 @@ def test_spaces_have_the_same_elements(space):
         sample = theirs.sample()
         assert space.contains(np.asarray(sample, space.dtype))
         assert theirs.contains(sample)
+
+
+def test_gymnasium_films_what_jax_draws():
+    game = make("MinAtar/Breakout-v1")
+    env = RenderCollection(GymnasiumFromJax(game, render_mode="rgb_array"))
+    observation, _ = env.reset(seed=3)
+    following, *_ = env.step(1)
+    frames = env.render()
+    np.testing.assert_array_equal(frames, render(np.stack([observation, following])))
+    assert GymnasiumFromJax(game).render() is None
+    with pytest.raises(ValueError, match="render_mode is 'human'; None or 'rgb_array' is accepted"):
+        GymnasiumFromJax(game, render_mode="human")
