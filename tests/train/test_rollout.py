@@ -161,7 +161,8 @@ def test_resumed_in_mujoco(tmp_path, num_envs):
     result = assert_resumes(tmp_path, "gradient-ppo", "Hopper-v4", 256, seeds=[7, 8], **options)
     episodes = result.episodes.to_pandas()
     assert (episodes.groupby("seed").size() > 3).all()
-    assert 128 not in episodes["step"].to_numpy()
+    # Half-way through, where it was stopped, no more than one of the two is between episodes.
+    assert (episodes["step"] == 128).sum() < 2
     assert (result.state.episode_length > 0).any()
 
 
