@@ -15,10 +15,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from eligrad.agents.ppo import ActorCritic, PPOState, Rollout
 from eligrad.agents.streaming import Experience
-from eligrad.envs.core import Environment, step_autoreset
+from eligrad.envs.core import Environment
 from eligrad.train.metrics import DIVERGED, Measured
 from eligrad.train.shares import DeviceEngine, for_each_run
-from eligrad.train.stream import all_finite, spread
+from eligrad.train.stream import all_finite, play, spread
 
 
 class RolloutState(NamedTuple):
@@ -110,10 +110,9 @@ def _collect(
         noise, keys = inputs
         observation = state.agent.observation
         action, sent = agent.act(state.agent.networks.actor, observation, noise)
-        world = jax.vmap(
-            lambda key, env_state, action: step_autoreset(env, key, env_state, action, params)
-        )(keys, state.env, sent)
-        world = jax.lax.optimization_barrier(world)
+        world = jax.vmap(lambda key, env_state, action: play(env, key, env_state, action, params))(
+            keys, state.env, sent
+        )
         experience = Experience(
             reward=world.reward,
             terminated=world.terminated,

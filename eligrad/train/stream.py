@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from eligrad.agents.streaming import Experience, StreamingAgent
-from eligrad.envs.core import Environment, step_autoreset
+from eligrad.envs.core import Environment, Transition, step_autoreset
 from eligrad.train.metrics import DIVERGED, Measured
 from eligrad.train.observe import split_step_key
 from eligrad.train.shares import DeviceEngine, for_each_run, in_turn
@@ -105,6 +105,14 @@ def _unpack(words: Int[Array, "steps fields"]) -> StepRecord:
     return StepRecord(ended != 0, floats(episode_return), episode_length, floats(td_error))
 
 
+def play(env: Environment, key: PRNGKeyArray, state: Any, action: Array, params: Any) -> Transition:
+    """One step of a world, without the state at an episode's end, which training does not read."""
+    world = step_autoreset(env, key, state, action, params)
+    # The barrier keeps the compiler from playing the game again wherever its outcome is read; and
+    # keeps all that goes through it.
+    return jax.lax.optimization_barrier(world._replace(next_state=None))
+
+
 def _step(
     agent: StreamingAgent,
     env: Environment,
@@ -115,8 +123,7 @@ def _step(
     env_key: PRNGKeyArray,
 ) -> tuple[StreamState, StepRecord]:
     chosen, action = agent.act(state.agent, act_key)
-    # The barrier keeps the compiler from playing the game again wherever its outcome is read.
-    world = jax.lax.optimization_barrier(step_autoreset(env, env_key, state.env, action, params))
+    world = play(env, env_key, state.env, action, params)
     learned, signals = agent.update(
         chosen,
         Experience(

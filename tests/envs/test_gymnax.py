@@ -51,7 +51,8 @@ def test_same_transitions_as_gymnax_itself(name):
         state, _ = carry
         action = draw_action(env.action_space, jax.random.fold_in(key, 1))
         out = step_autoreset(env, key, state, action, params)
-        return (out.state, out.observation), out[1:]
+        told = (out.observation, out.reward, out.terminated, out.truncated, out.next_observation)
+        return (out.state, out.observation), told
 
     def original(carry, key):
         state, _ = carry
