@@ -128,9 +128,9 @@ def worst_error(perception: Any, episodes: int, gamma: float) -> float:
     return float(max(np.max(error) for error in errors))
 
 
-def resident(process: int | str = "self") -> float:
-    """Megabytes of a process that are in memory now."""
-    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+def resident() -> float:
+    """Megabytes of this process that are in memory now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 
 

@@ -172,8 +172,8 @@ def main(command: str, arguments: list[str]) -> int:
     import jax
 
     jax.config.update("jax_platforms", "cpu")
-    if not isinstance(given, Reproduce):  # but what somebody has written down himself
-        look_here()
+    if not isinstance(given, Reproduce):
+        look_here()  # for what a spec names, which whoever sweeps has written himself
     try:
         return given.run()
     except (ValueError, TypeError, ImportError, OSError) as error:

@@ -64,7 +64,7 @@ class Learner:
         self._env = env
         self._exploration = EXPLORATION_FRACTION
         if exploration_fraction is not None:
-            if not self._streaming or "exploration_steps" in settings:
+            if not self._streams() or "exploration_steps" in settings:
                 raise ValueError(
                     f"exploration_fraction is {exploration_fraction}; it is for streaming agents, "
                     "and goes without exploration_steps"
@@ -89,16 +89,16 @@ class Learner:
         if self._networks:
             check_networks(agent, self._world)
 
-    @property
-    def _streaming(self) -> bool:
-        return not hasattr(PRESETS[self.preset], "rollout")
+    @classmethod
+    def _streams(cls) -> bool:
+        return not hasattr(PRESETS[cls.preset], "rollout")
 
     @classmethod
     def _own(cls, network: Any) -> tuple[Network, ...]:
         """The networks that were given; none, or as many as the agent has."""
         if network is None:
             return ()
-        if not hasattr(PRESETS[cls.preset], "rollout"):
+        if cls._streams():
             return (network,)
         if not isinstance(network, tuple) or len(network) != 2:
             raise ValueError(
@@ -136,7 +136,7 @@ class Learner:
         if not self._networks:
             options["exploration_fraction"] = self._exploration
             return prepare(self.preset, self._env, **options, **self._settings)
-        explored = {"exploration_steps": self._exploration * steps} if self._streaming else {}
+        explored = {"exploration_steps": self._exploration * steps} if self._streams() else {}
         settings = explored | self._settings
         settings = planning.make_settings(self.preset, settings, len(options["seeds"]))
         agent = planning.make_agent(self.preset, settings, self._world, self._networks)

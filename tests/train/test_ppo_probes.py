@@ -83,10 +83,11 @@ def read(agent, state, rows):
 
 
 @functools.cache
-def learned(preset, rule=None):
+def learned(preset, rule=None, **changes):
     """All discrete probes and the lie, in one program."""
     env = Lying()
-    agent = tiny.agent(preset, env, **SETTINGS[preset], **({"rule": rule} if rule else {}))
+    settings = SETTINGS[preset] | ({"rule": rule} if rule else {}) | changes
+    agent = tiny.agent(preset, env, **settings)
     repeated = [params for params in LESSONS.values() for _ in range(SEEDS)]
     params = jax.tree.map(lambda *each: np.stack(each), *repeated)
     trained = train(agent, env, params, np.tile(np.arange(SEEDS), len(LESSONS)))
@@ -146,13 +147,13 @@ def test_who_takes_a_cut_for_an_end_fails(preset, rule):
 
 @pytest.mark.nightly
 def test_policies_of_gtd2():
-    """Its values circle around the right ones for long, which is what it is known for.
+    """Its values circle around the right ones for long: what it is known for.
 
-    Where credit has to go far it is not reliable with these settings: of eight seeds, Trace was
-    solved by four after 4,096 steps and by five after 16,384.
+    It learns through h alone, which must keep up: with h as slow as for the other rules, four of
+    eight seeds solve Trace; five times as fast, all of them.
     """
-    became = learned("gradient-ppo", "gtd2")
-    for name in ("Action", "Policy"):
+    became = learned("gradient-ppo", "gtd2", h_step_size=0.1)
+    for name in ("Action", "Policy", "Trace"):
         assert solved(name, became[name]).all(), name
 
 
