@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from eligrad.train import train
-from eligrad.train.files import write_json
-from eligrad.train.provenance import provenance
+from eligrad._base.files import write_json
+from eligrad.runs.provenance import provenance
+from eligrad.training import train
 
 GAMES = ("Breakout", "Freeway", "Seaquest", "Asterix", "SpaceInvaders")
 AGENTS = ("q-lambda", "qrc")

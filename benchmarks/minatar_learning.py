@@ -23,8 +23,8 @@ import numpy as np
 from tqdm import tqdm
 
 from eligrad.agents import PRESETS, QLambda, QLambdaConfig, default_network
+from eligrad.engines.stream import Runs
 from eligrad.envs import Discrete, Environment, make
-from eligrad.train.stream import Runs
 
 GAMES = ("Breakout", "SpaceInvaders", "Asterix", "Freeway", "Seaquest")
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from eligrad.train import keep_compiled_programs, resume, train
-from eligrad.train.figure import curves
-from eligrad.train.files import write_json
-from eligrad.train.folder import RunFolder
+from eligrad._base.files import write_json
+from eligrad.engines import keep_compiled_programs
+from eligrad.runs.folder import RunFolder
+from eligrad.runs.plot import curves
+from eligrad.training import resume, train
 
 TASKS = ("Hopper-v4", "HalfCheetah-v4", "Walker2d-v4", "Ant-v4")
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {"ppo": ("ppo", {})} | {

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.mujoco_learning import TASKS, VARIANTS
-from eligrad.train.figure import blank, draw_mean, save
+from eligrad.runs.plot import blank, draw_mean, save
 
 RULES = {"tdrc": "TDRC(λ)", "tdc": "TDC(λ)", "gtd2": "GTD2(λ)"}
 COLOURS = {"ppo": "#000000", "tdrc": "#0072B2", "tdc": "#009E73", "gtd2": "#CC79A7"}

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from eligrad.train import train
-from eligrad.train.files import write_json
-from eligrad.train.provenance import provenance
+from eligrad._base.files import write_json
+from eligrad.runs.provenance import provenance
+from eligrad.training import train
 
 MARKS = {"CartPole-v1": 475.0, "Pendulum-v1": -300.0}
 STEPS = {"CartPole-v1": 150_000, "Pendulum-v1": 300_000}

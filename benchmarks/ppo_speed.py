@@ -19,11 +19,11 @@ import gymnasium
 import jax
 import numpy as np
 
+from eligrad.engines.engine import make_engine
+from eligrad.engines.multiprocess import Crew
 from eligrad.envs import make
-from eligrad.train import plan as planning
-from eligrad.train.crew import Crew
-from eligrad.train.engines import make_engine
-from eligrad.train.plan import Plan
+from eligrad.training import plan as planning
+from eligrad.training.plan import Plan
 
 TASKS = ("HalfCheetah-v4", "Hopper-v4", "Walker2d-v4", "Ant-v4")
 ROLLOUT = 2048

@@ -23,9 +23,9 @@ import numpy as np
 import pandas as pd
 
 from eligrad.agents import PRESETS, TITLES
-from eligrad.experiments.configuration import Configuration
 from eligrad.experiments.report import build_report
-from eligrad.train.provenance import provenance
+from eligrad.runs.configuration import Configuration
+from eligrad.runs.provenance import provenance
 
 ENVS = ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
 AGENTS = ("qrc", "q-lambda", "stream-q")

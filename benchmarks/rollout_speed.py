@@ -11,9 +11,9 @@ import time
 import jax
 import numpy as np
 
+from eligrad.engines import Rollouts
 from eligrad.envs import Environment, make
-from eligrad.train import Rollouts
-from eligrad.train import plan as planning
+from eligrad.training import plan as planning
 
 ROLLOUTS, REPEATS = 4, 3
 

@@ -3,7 +3,7 @@
     taskset -c 1 python -m benchmarks.soak                 # 20 million steps, and a million calls
     taskset -c 1 python -m benchmarks.soak --steps 1e6 --calls 1e5
 
-Training runs in a process of its own, through `eligrad.train` into a run folder. This one looks on:
+Training runs in a process of its own, through `eligrad.training.train` into a run folder. This one looks on:
 at every tenth, when the other tells its resident memory, it reads the files as they are. The world
 is a table that is gone through again and again, so that every statistic has an exact answer. Memory
 is counted in small pages: huge ones the kernel gives when it likes, two megabytes at a time.
@@ -28,11 +28,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from eligrad.agents import PRESETS, QLambda, from_equinox
+from eligrad.engines import Online
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box, Discrete
 from eligrad.experiments import load_episodes, load_runs
 from eligrad.nets import streaming_mlp
-from eligrad.train import Online, Result, Session, train
+from eligrad.training import Result, Session, train
 
 LENGTH = 1000
 """Steps of an episode."""

@@ -15,9 +15,9 @@ import jax
 import numpy as np
 
 from eligrad.agents import PRESETS, QLambda, default_network
+from eligrad.engines import HostRuns, Online, Runs
 from eligrad.envs import HostEnvironment, make
 from eligrad.envs.minatar import Breakout
-from eligrad.train import HostRuns, Online, Runs
 
 STEPS, REPEATS = 1000, 4
 

@@ -14,7 +14,7 @@ import sys
 
 CHILD = """
 import resource, sys
-from eligrad.train import train
+from eligrad.training import train
 train("qrc", "MinAtar/Breakout-v1", steps=1500, seeds=int(sys.argv[1]), chunk=500, progress=False)
 now = int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
 print(now, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 
 from eligrad.agents import PRESETS, QLambda, default_network
+from eligrad.engines.stream import Runs
 from eligrad.envs import Discrete, Environment, make
-from eligrad.train.stream import Runs
 
 
 def measure(game: str, preset: str, agents: int, steps: int, repeats: int) -> tuple[float, float]:

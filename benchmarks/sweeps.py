@@ -16,14 +16,14 @@ from pathlib import Path
 
 import jax
 
+from eligrad._base.files import write_json
 from eligrad._files import read_json
 from eligrad.experiments.claims import Store
 from eligrad.experiments.jobs import make_jobs
 from eligrad.experiments.resolve import resolve
 from eligrad.experiments.spec import Spec, Sweep
 from eligrad.experiments.worker import Task, work
-from eligrad.train import train
-from eligrad.train.files import write_json
+from eligrad.training import train
 
 GAME = "MinAtar/Breakout-v1"
 STEP_SIZES = [10.0**-exponent for exponent in (3, 3.5, 4, 4.5, 5, 5.5, 6, 6.5)]

@@ -25,7 +25,7 @@ OUTSIDE = ("CONTRIBUTING.md", "benchmarks/README.md", "results/README.md")
 """Pages of the site that are no files of docs/."""
 PACKAGES = (
     "eligrad", "eligrad.rules", "eligrad.problems", "eligrad.nets", "eligrad.optim",
-    "eligrad.normalize", "eligrad.envs", "eligrad.agents", "eligrad.train", "eligrad.experiments",
+    "eligrad.normalize", "eligrad.envs", "eligrad.agents", "eligrad.engines", "eligrad.training", "eligrad.experiments",
 )  # fmt: skip
 """Where public symbols are: those in `__all__`, or all without an underscore."""
 ELSEWHERE = (
@@ -36,14 +36,14 @@ ELSEWHERE = (
     "eligrad.envs.to_gymnasium.GymnasiumFromJax",
     "eligrad.experiments.compare.compare",
     "eligrad.experiments.statistics.iqm",
-    "eligrad.train.callbacks.EvaluateEvery",
-    "eligrad.train.callbacks.StopAtReturn",
-    "eligrad.train.evaluate.evaluate",
-    "eligrad.train.film.compose",
-    "eligrad.train.film.save",
-    "eligrad.train.play.Recording",
-    "eligrad.train.play.record",
-    "eligrad.train.play.record_episode",
+    "eligrad.training.callbacks.EvaluateEvery",
+    "eligrad.training.callbacks.StopAtReturn",
+    "eligrad.training.evaluation.evaluate",
+    "eligrad.training.video.compose",
+    "eligrad.training.video.save",
+    "eligrad.training.recording.Recording",
+    "eligrad.training.recording.record",
+    "eligrad.training.recording.record_episode",
 )
 """Symbols for users in modules that no package imports."""
 

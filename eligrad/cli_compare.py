@@ -11,8 +11,8 @@ import pandas as pd
 import tyro
 
 from eligrad.experiments.compare import SeveralConfigurations, compare
-from eligrad.experiments.records import STAGE_ONE
 from eligrad.experiments.store import load_runs
+from eligrad.runs.records import STAGE_ONE
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from eligrad.cli_modules import look_here
-from eligrad.experiments.records import STAGE_ONE, STAGE_TWO
+from eligrad.runs.records import STAGE_ONE, STAGE_TWO
 
 
 @dataclasses.dataclass(frozen=True)

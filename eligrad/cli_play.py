@@ -54,9 +54,9 @@ def _run(command: Play) -> int:
     if not command.fps > 0:
         raise ValueError(f"--fps is {command.fps}; a number above 0 is accepted")
     # JAX is loaded here, and not for a mistyped option.
-    from eligrad.train import film
-    from eligrad.train.platform import keep_compiled_programs
-    from eligrad.train.play import record_episode
+    from eligrad.engines.devices import keep_compiled_programs
+    from eligrad.training import video as film
+    from eligrad.training.recording import record_episode
 
     film.check_target(command.out)
     import_typed(command.modules)

@@ -13,7 +13,7 @@ from typing import Any
 
 from eligrad._damaged import DamagedFileWarning
 from eligrad._files import read_json
-from eligrad.experiments.records import Record, scan
+from eligrad.runs.records import Record, scan
 
 
 def main(arguments: list[str]) -> int:

@@ -22,20 +22,13 @@ from tyro.constructors import PrimitiveConstructorSpec
 from eligrad._number import Number
 from eligrad.agents import PRESETS, GradientPPOConfig, PPOConfig, QLambdaConfig
 from eligrad.cli_modules import Modules, import_typed, look_here
+from eligrad.engines import Diverged, EnvironmentFault, OutOfMemory, WorkerDied
+from eligrad.engines.devices import device_for_each_run, keep_compiled_programs
 from eligrad.envs.names import UnknownName, module_of
-from eligrad.train import (
-    Diverged,
-    EnvironmentFault,
-    Interrupted,
-    OutOfMemory,
-    WorkerDied,
-    resume,
-    train,
-)
-from eligrad.train.folder import RunFolder, RunInUseError
-from eligrad.train.plan import EXPLORATION_FRACTION, plan_in_file, whole_number
-from eligrad.train.platform import device_for_each_run, keep_compiled_programs
-from eligrad.train.summary import as_text
+from eligrad.runs.folder import RunFolder, RunInUseError
+from eligrad.runs.summary import as_text
+from eligrad.training import Interrupted, resume, train
+from eligrad.training.plan import EXPLORATION_FRACTION, plan_in_file, whole_number
 
 
 def _count(name: str) -> PrimitiveConstructorSpec[int]:
@@ -162,7 +155,7 @@ def _parse_resume(arguments: list[str], run: Path) -> Train:
     if plan.agent is None or plan.env is None:
         raise ValueError(
             f"{run} was trained from Python with an agent or environment made by hand: go on with "
-            "it by eligrad.train.resume(run, agent=…, env=…)"
+            "it by eligrad.training.resume(run, agent=…, env=…)"
         )
     options: dict[str, Any] = {}
     explored = plan.settings.get("exploration_steps")

@@ -15,10 +15,10 @@ import numpy as np
 import tyro
 
 from eligrad.agents import TITLES
-from eligrad.train.curve import align, even_grid, final, mean_and_error
-from eligrad.train.folder import RunFolder
-from eligrad.train.metrics import CHUNKS, Tables
-from eligrad.train.plan import Plan, plan_in_file
+from eligrad.runs.folder import RunFolder
+from eligrad.runs.metrics import CHUNKS, Tables
+from eligrad.runs.returns import align, even_grid, final, mean_and_error
+from eligrad.training.plan import Plan, plan_in_file
 
 RECENT = 20
 """Chunks that the speed is taken over."""

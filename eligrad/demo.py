@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from eligrad import problems, rules
-from eligrad.train.files import replacing
+from eligrad._base.files import replacing
 
 LAMBDAS = (0.0, 0.5, 0.9)
 POINTS = 61

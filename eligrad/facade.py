@@ -21,14 +21,14 @@ import numpy as np
 import pandas as pd
 
 from eligrad.agents import PRESETS, TITLES, Network
+from eligrad.engines.fit import check_networks
+from eligrad.engines.stream import spread
 from eligrad.rules import _checks as check
-from eligrad.train import Callback, Session, archive, prepare
-from eligrad.train import plan as planning
-from eligrad.train.evaluate import LIMIT, choose, evaluate
-from eligrad.train.fit import check_networks
-from eligrad.train.plan import EXPLORATION_FRACTION, World
-from eligrad.train.stream import spread
-from eligrad.train.summary import best_run
+from eligrad.runs.summary import best_run
+from eligrad.training import Callback, Session, archive, prepare
+from eligrad.training import plan as planning
+from eligrad.training.evaluation import LIMIT, choose, evaluate
+from eligrad.training.plan import EXPLORATION_FRACTION, World
 
 Networks = Network | tuple[Network, Network]
 

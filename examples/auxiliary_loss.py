@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from eligrad.agents import PRESETS, Network, QLambda
+from eligrad.engines import Runs
 from eligrad.envs import make
 from eligrad.nets import layer_norm, sparse_uniform
-from eligrad.train import Runs
 
 env = make("MinAtar/Breakout-v1")
 inputs, hidden, actions = int(np.prod(env.observation_space.shape)), 64, env.action_space.n

@@ -13,7 +13,7 @@ from eligrad import cli_play, cli_train
 from eligrad.cli_modules import look_here
 from eligrad.envs import make, registry
 from eligrad.experiments import load_runs
-from eligrad.train.folder import RunFolder
+from eligrad.runs.folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

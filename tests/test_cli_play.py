@@ -17,10 +17,10 @@ from PIL import Image
 
 from eligrad import cli_play, cli_watch
 from eligrad.agents import PRESETS
-from eligrad.train import train
-from eligrad.train.folder import RunFolder
-from eligrad.train.metrics import CHUNKS, EPISODES, Tables
-from eligrad.train.plan import Plan, settings_of
+from eligrad.runs.folder import RunFolder
+from eligrad.runs.metrics import CHUNKS, EPISODES, Tables
+from eligrad.training import train
+from eligrad.training.plan import Plan, settings_of
 from tests.train.painted import NAME as PAINTED
 
 ELIGRAD = [sys.executable, "-m", "eligrad"]
@@ -29,7 +29,7 @@ ELIGRAD = [sys.executable, "-m", "eligrad"]
 @pytest.fixture(autouse=True)
 def no_cache(monkeypatch):
     """Programs of tests have no place in the user's cache."""
-    monkeypatch.setattr("eligrad.train.platform.keep_compiled_programs", lambda: None)
+    monkeypatch.setattr("eligrad.engines.devices.keep_compiled_programs", lambda: None)
 
 
 @pytest.fixture(scope="module")

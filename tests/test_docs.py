@@ -34,7 +34,7 @@ TEXTS = {str(page.relative_to(DOCS)): page.read_text(encoding="utf-8") for page 
 
 BEFORE = {
     # The runs that the page's sweep would have trained.
-    "experiments.md": "from eligrad.train import train\n"
+    "experiments.md": "from eligrad.training import train\n"
     "train('qrc', 'Probe/Reward-v0', steps=50, out='runs/sizes/one')\n",
 }
 """What must have happened before a page's code."""

@@ -11,10 +11,10 @@ from eligrad import facade
 from eligrad.agents import from_equinox
 from eligrad.facade import LEARNERS
 from eligrad.nets import streaming_mlp, tanh_mlp
-from eligrad.train import resume, train
-from eligrad.train.callbacks import EvaluateEvery, StopAtReturn
-from eligrad.train.checkpoint import CheckpointError
-from eligrad.train.folder import RunFolder
+from eligrad.runs.checkpoint import CheckpointError
+from eligrad.runs.folder import RunFolder
+from eligrad.training import resume, train
+from eligrad.training.callbacks import EvaluateEvery, StopAtReturn
 
 SMALL_ROLLOUT = {"rollout": 64, "minibatch_size": 32, "epochs": 1}
 ROLLOUT_AGENTS = ("ppo", "gradient-ppo")

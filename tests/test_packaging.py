@@ -55,7 +55,7 @@ import eligrad.demo, eligrad.problems
 import numpy as np
 from eligrad.agents import PRESETS, QLambda, default_network
 from eligrad.envs import make
-from eligrad.train import Runs
+from eligrad.engines import Runs
 env = make("MinAtar/Breakout-v1")
 agent = QLambda(PRESETS["qrc"], default_network(env.observation_space.shape, env.action_space.n))
 runs = Runs(agent, env, env.default_params(), np.arange(1), np.arange(1))

@@ -25,15 +25,15 @@ from typing import Any
 import filelock
 import numpy as np
 
+from eligrad._base.files import checksum, write_json
 from eligrad._damaged import DamagedFileError, DamagedFileWarning
 from eligrad._files import inside, read_json
-from eligrad.experiments.configuration import Run
 from eligrad.experiments.jobs import Job
-from eligrad.experiments.records import DAMAGE, FAILURES, JOBS, RUNS, read_folder, summary_of_run
-from eligrad.train.files import checksum, write_json
-from eligrad.train.folder import RunFolder
-from eligrad.train.metrics import Tables
-from eligrad.train.summary import summarise
+from eligrad.runs.configuration import Run
+from eligrad.runs.folder import RunFolder
+from eligrad.runs.metrics import Tables
+from eligrad.runs.records import DAMAGE, FAILURES, JOBS, RUNS, read_folder, summary_of_run
+from eligrad.runs.summary import summarise
 
 FORMAT = 1
 """Version of the layout."""

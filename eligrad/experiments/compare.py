@@ -17,9 +17,9 @@ from scipy import special, stats
 from eligrad.experiments.bootstrap import STANDARD, Bootstrap
 from eligrad.experiments.comparison import Comparison, OnEnvironment, Side
 from eligrad.experiments.frames import Table, labelled, require
-from eligrad.experiments.records import STAGE_ONE
 from eligrad.experiments.statistics import difference, holm, probability_of_improvement
-from eligrad.train.curve import mean_and_error
+from eligrad.runs.records import STAGE_ONE
+from eligrad.runs.returns import mean_and_error
 
 POWER = 0.8
 """How often a difference is found that counts as one that could have been seen."""

@@ -1,8 +1,8 @@
 """Learning curves, areas and final scores of many runs, from their table of episodes.
 
-What each of them means is said once, in `eligrad.train.curve`; this module does it for every run of
-a table. The table of runs says which runs there are: one that never ended an episode is in no table
-of episodes, and is still a run.
+`eligrad.runs.returns` defines each of them; this module computes them for every run of a table. The
+table of runs says which runs there are: one that never ended an episode is in no table of episodes,
+and is still a run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from eligrad.experiments.frames import Table, require
-from eligrad.train.curve import LAST, POINTS, align, area, even_grid, final
+from eligrad.runs.returns import LAST, POINTS, align, area, even_grid, final
 
 _EPISODE = ("step", "return", "length")
 _NONE = np.zeros(0, np.int64)

@@ -19,8 +19,8 @@ from eligrad.experiments.curves import learning_curves as curves_of
 from eligrad.experiments.frames import Table, labelled, require, scores
 from eligrad.experiments.palette import Style
 from eligrad.experiments.statistics import Bounds, bounds_of, normalise, performance_profile
-from eligrad.train.curve import POINTS, have_a_value, mean_and_error
-from eligrad.train.figure import blank, draw_mean, save
+from eligrad.runs.plot import blank, draw_mean, save
+from eligrad.runs.returns import POINTS, have_a_value, mean_and_error
 
 __all__ = ["learning_curves", "performance_profiles", "save", "speed_bars"]
 

@@ -16,7 +16,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from eligrad.envs.names import UnknownName
-from eligrad.experiments.configuration import shown
+from eligrad.runs.configuration import shown
 
 if TYPE_CHECKING:
     # pandas tells a type checker of every kind that a column might be, and none that it is.

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from eligrad.experiments.configuration import Configuration, Run, fingerprint
+from eligrad.runs.configuration import Configuration, Run, fingerprint
 
 BALANCE = 1.15
 """A division is good enough once the busiest worker has this much more than its share."""

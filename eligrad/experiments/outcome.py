@@ -8,9 +8,9 @@ import numpy as np
 
 from eligrad.agents import TITLES
 from eligrad.experiments.claims import Store
-from eligrad.experiments.configuration import Configuration, Run, shown
 from eligrad.experiments.sweep import Report
-from eligrad.train.curve import mean_and_error
+from eligrad.runs.configuration import Configuration, Run, shown
+from eligrad.runs.returns import mean_and_error
 
 _MEASURES = {"return_last": "last 10 %", "return_area": "area"}
 MOST_ROWS = 60

@@ -9,9 +9,9 @@ import numpy as np
 
 from eligrad.agents import PRESETS
 from eligrad.envs.names import UnknownName
-from eligrad.experiments.configuration import Configuration, Run
 from eligrad.experiments.spec import Spec, SpecError, Sweep
-from eligrad.train import plan as planning
+from eligrad.runs.configuration import Configuration, Run
+from eligrad.training import plan as planning
 
 _RUN_FIELDS = ("exploration_fraction", "max_episode_steps", "steps")
 _ENV_PARAMS = "env_params."

@@ -15,7 +15,6 @@ import pandas as pd
 from eligrad.envs.names import UnknownName
 from eligrad.experiments import palette
 from eligrad.experiments.comparison import MEANINGS
-from eligrad.experiments.configuration import shown
 from eligrad.experiments.figures import add_legend, wrapped
 from eligrad.experiments.frames import (
     SETTINGS,
@@ -25,7 +24,8 @@ from eligrad.experiments.frames import (
     differing_settings,
     fixed_columns,
 )
-from eligrad.train.figure import blank, save
+from eligrad.runs.configuration import shown
+from eligrad.runs.plot import blank, save
 
 __all__ = ["heat_maps", "save", "sensitivity_curves"]
 

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from eligrad._base.files import write_json
 from eligrad.experiments.claims import Claim, write_checksums
-from eligrad.experiments.configuration import Configuration
-from eligrad.experiments.records import JOBS, RUNS
-from eligrad.train.dissect import Leaves, newest
-from eligrad.train.files import write_json
-from eligrad.train.folder import RunFolder
-from eligrad.train.metrics import Tables
-from eligrad.train.plan import Plan
-from eligrad.train.summary import summarise
+from eligrad.runs.configuration import Configuration
+from eligrad.runs.dissect import Leaves, newest
+from eligrad.runs.folder import RunFolder
+from eligrad.runs.metrics import Tables
+from eligrad.runs.records import JOBS, RUNS
+from eligrad.runs.summary import summarise
+from eligrad.training.plan import Plan
 
 
 def finished_runs(claim: Claim) -> None:

@@ -14,9 +14,9 @@ from eligrad._damaged import DamagedFileError, DamagedFileWarning
 from eligrad.agents import TITLES
 from eligrad.experiments.claims import what_is_wrong
 from eligrad.experiments.frames import ENV_PARAMS, SETTINGS
-from eligrad.experiments.records import Record, scan
-from eligrad.train.metrics import concatenate
-from eligrad.train.tables import SCHEMAS, read_part
+from eligrad.runs.metrics import concatenate
+from eligrad.runs.records import Record, scan
+from eligrad.runs.tables import SCHEMAS, read_part
 
 _WHOLE = ("max_episode_steps", "diverged_step")
 _OUTCOME = ("return_last", "return_all", "return_area", "seconds", "steps_per_second")

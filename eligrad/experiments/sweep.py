@@ -11,15 +11,15 @@ from pathlib import Path
 from tqdm import tqdm
 
 from eligrad.experiments.claims import Store
-from eligrad.experiments.configuration import Run
 from eligrad.experiments.executors import Executor, make_executor
 from eligrad.experiments.jobs import Job, make_jobs
-from eligrad.experiments.records import JOBS
 from eligrad.experiments.resolve import resolve
 from eligrad.experiments.spec import Spec, Sweep, read_spec
 from eligrad.experiments.worker import FULL, Outcome, Task
-from eligrad.train.interruption import Interruption
-from eligrad.train.progress import keep_steady
+from eligrad.runs.configuration import Run
+from eligrad.runs.records import JOBS
+from eligrad.training.interruption import Interruption
+from eligrad.training.progress import keep_steady
 
 POLL = 0.1
 """Seconds between two looks at the workers."""

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import numpy as np
 
+from eligrad._base.files import write_json
 from eligrad.agents import TITLES
 from eligrad.experiments import choice as choosing
 from eligrad.experiments.choice import Candidates, Choice
-from eligrad.experiments.configuration import Configuration, Run
 from eligrad.experiments.executors import Executor
 from eligrad.experiments.outcome import differences, own_fields
-from eligrad.experiments.records import STAGE_ONE
 from eligrad.experiments.resolve import resolve
 from eligrad.experiments.spec import Spec, SpecError
 from eligrad.experiments.sweep import Report, Store, train_runs
-from eligrad.train.files import write_json
+from eligrad.runs.configuration import Configuration, Run
+from eligrad.runs.records import STAGE_ONE
 
 SHOWN = 10
 """Configurations of each agent that a table shows."""

@@ -20,14 +20,16 @@ import warnings
 from typing import Any, Literal
 
 from eligrad._damaged import DamagedFileError, DamagedFileWarning
+from eligrad.engines import keep_compiled_programs
 from eligrad.envs.names import import_module_of
 from eligrad.experiments import split
 from eligrad.experiments.claims import Claim, Store
-from eligrad.experiments.configuration import Configuration, Run
 from eligrad.experiments.jobs import Job
 from eligrad.experiments.spec import run_setup
-from eligrad.train import CheckpointError, Interrupted, keep_compiled_programs, resume, train
-from eligrad.train.folder import RunFolder
+from eligrad.runs.checkpoint import CheckpointError
+from eligrad.runs.configuration import Configuration, Run
+from eligrad.runs.folder import RunFolder
+from eligrad.training import Interrupted, resume, train
 
 LONGEST = 20_000
 """Characters of a traceback that are kept."""

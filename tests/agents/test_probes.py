@@ -11,11 +11,11 @@ import pytest
 
 from eligrad import normalize
 from eligrad.agents import PRESETS, QLambda, QLambdaConfig, from_equinox
+from eligrad.engines.stream import Runs
 from eligrad.envs import probes
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box, Discrete
 from eligrad.nets import MLP
-from eligrad.train.stream import Runs
 
 # One worker for all: what was learned is kept between tests.
 pytestmark = [

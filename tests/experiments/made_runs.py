@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from eligrad.agents import PRESETS, TITLES
-from eligrad.experiments.configuration import Configuration
+from eligrad.runs.configuration import Configuration
 
 SESSION = {
     "started": "2026-01-02T03:04:05+00:00",

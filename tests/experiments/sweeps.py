@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from eligrad.engines.stream import StepRecord
 from eligrad.envs import register
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box, Discrete
@@ -16,11 +17,10 @@ from eligrad.experiments import sweep, worker
 from eligrad.experiments.spec import Spec, Sweep
 from eligrad.experiments.store import load_chunks, load_episodes, load_runs
 from eligrad.experiments.worker import work
-from eligrad.train.folder import RunFolder
-from eligrad.train.metrics import Measured, Tables, tables_of_chunk
-from eligrad.train.plan import Plan, grown, make_settings
-from eligrad.train.stream import StepRecord
-from eligrad.train.summary import summarise
+from eligrad.runs.folder import RunFolder
+from eligrad.runs.metrics import Measured, Tables, tables_of_chunk
+from eligrad.runs.summary import summarise
+from eligrad.training.plan import Plan, grown, make_settings
 
 ENV = "Probe/OffPolicy-v0"
 FRAGILE = "Test/Fragile-v0"

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from eligrad import cli_compare
-from eligrad.train import train
+from eligrad.training import train
 from tests.experiments.tables import runs_of
 
 

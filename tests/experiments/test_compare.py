@@ -10,8 +10,8 @@ from scipy import stats
 from eligrad.envs.names import UnknownName
 from eligrad.experiments.bootstrap import Bootstrap
 from eligrad.experiments.compare import compare
-from eligrad.experiments.records import STAGE_ONE
 from eligrad.experiments.statistics import holm
+from eligrad.runs.records import STAGE_ONE
 from tests.experiments.tables import runs_of
 
 QUICK = Bootstrap(resamples=300)

@@ -7,8 +7,8 @@ import hashlib
 import subprocess
 import sys
 
-from eligrad.experiments.configuration import Configuration, Run, fingerprint
 from eligrad.experiments.outcome import differences
+from eligrad.runs.configuration import Configuration, Run, fingerprint
 
 ONE = Configuration(
     agent="qrc",
@@ -30,7 +30,7 @@ def test_the_hash_is_sha256_of_sorted_json():
 
 def test_another_process_agrees():
     code = (
-        "from eligrad.experiments.configuration import fingerprint\n"
+        "from eligrad.runs.configuration import fingerprint\n"
         "print(fingerprint({'b': [1, 2.5, None], 'a': {'λ': True}}))"
     )
     for hash_seed in ("0", "1"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eligrad.envs.names import UnknownName
 from eligrad.experiments.curves import areas, final_returns, learning_curves
-from eligrad.train.curve import align, area, even_grid, final, mean_and_error
+from eligrad.runs.returns import align, area, even_grid, final, mean_and_error
 from tests.experiments.tables import runs_of
 
 STEP = np.array([2, 4, 5, 9])

@@ -12,8 +12,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from eligrad.envs.names import UnknownName
 from eligrad.experiments import figures, palette, settings_figures
 from eligrad.experiments.bootstrap import Bootstrap
-from eligrad.experiments.configuration import shown
 from eligrad.experiments.frames import configurations
+from eligrad.runs.configuration import shown
 from tests.experiments.tables import runs_of
 
 QUICK = Bootstrap(resamples=100)

@@ -8,7 +8,7 @@ import pytest
 
 from eligrad.experiments import worker
 from eligrad.experiments.store import load_chunks, load_runs
-from eligrad.train import train
+from eligrad.training import train
 from tests.experiments.sweeps import quick_training
 
 __all__ = ["quick_training"]

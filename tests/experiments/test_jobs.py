@@ -8,9 +8,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eligrad.experiments.configuration import Configuration, Run
 from eligrad.experiments.jobs import BALANCE, Job, make_jobs
-from eligrad.train.plan import make_settings
+from eligrad.runs.configuration import Configuration, Run
+from eligrad.training.plan import make_settings
 
 SETTINGS = make_settings("qrc", {}, runs=1)
 

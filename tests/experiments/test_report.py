@@ -18,7 +18,7 @@ from eligrad import cli, cli_train
 from eligrad.experiments.report import build_report, write_report
 from eligrad.experiments.report.commands import commands
 from eligrad.experiments.report.data import FIGURES, POINTS, report_data
-from eligrad.train import train
+from eligrad.training import train
 from tests.experiments.made_runs import SESSION, Made, made
 from tests.train import tiny
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from eligrad.experiments.report.data import report_data
-from eligrad.train.curve import mean_and_error
+from eligrad.runs.returns import mean_and_error
 from tests.experiments.browser import ABSENT, CHROMIUM, DRIVER, Browser
 from tests.experiments.made_runs import made
 from tests.experiments.test_report import HOSTILE, floats, hostile, page_of, silenced

@@ -22,8 +22,8 @@ from eligrad.experiments.jobs import Job
 from eligrad.experiments.resolve import resolve
 from eligrad.experiments.store import load_episodes, load_runs
 from eligrad.experiments.sweep import StoreFull, run_sweep, train_runs
-from eligrad.train import Interrupted
-from eligrad.train.folder import RunFolder
+from eligrad.runs.folder import RunFolder
+from eligrad.training import Interrupted
 from tests.experiments.sweeps import Inline, outcomes, quick_training, small
 
 __all__ = ["quick_training"]

@@ -9,7 +9,7 @@ import pytest
 
 from eligrad.experiments.store import load_chunks, load_episodes, load_runs
 from eligrad.experiments.sweep import run_sweep
-from eligrad.train import resume, train
+from eligrad.training import resume, train
 from tests.experiments.sweeps import ENV, FRAGILE, Inline, small
 
 pytestmark = [

@@ -10,7 +10,7 @@ from eligrad.experiments import worker
 from eligrad.experiments.claims import Store
 from eligrad.experiments.outcome import as_text
 from eligrad.experiments.store import load_episodes
-from eligrad.train.folder import RunFolder
+from eligrad.runs.folder import RunFolder
 from tests.experiments.sweeps import outcomes, quick_training
 from tests.experiments.test_store import RUNS, damage, straight, sweep
 

@@ -10,10 +10,10 @@ import pytest
 
 from eligrad.experiments import two_stage
 from eligrad.experiments.choice import normalise
-from eligrad.experiments.records import STAGE_ONE, STAGE_TWO
 from eligrad.experiments.spec import SpecError, parse
 from eligrad.experiments.store import load_runs
 from eligrad.experiments.two_stage import TwoStage
+from eligrad.runs.records import STAGE_ONE, STAGE_TWO
 from tests.experiments.sweeps import Inline, quick_training
 
 __all__ = ["quick_training"]

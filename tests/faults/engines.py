@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from eligrad.experiments import load_episodes, load_runs
-from eligrad.train.dissect import Leaves
-from eligrad.train.folder import RunFolder
+from eligrad.runs.dissect import Leaves
+from eligrad.runs.folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
 CLOCKS = ("seconds", "steps_per_second", "rollout_seconds", "update_seconds", "startup_seconds")

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from eligrad.agents import PRESETS, QLambda, from_equinox
+from eligrad.engines import Online
 from eligrad.nets import streaming_mlp
-from eligrad.train import Online
 
 LENGTH, EVERY = 7, 50
 

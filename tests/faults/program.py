@@ -17,9 +17,9 @@ if os.environ.get("CLOCK") == "jumps":  # before anyone takes the function for t
     time.time = lambda: _now() + next(_jumps)
 
 from eligrad.cli import main
+from eligrad.engines import Rollouts, Runs
 from eligrad.envs import register
 from eligrad.envs.gymnasium import GymnasiumEnvironment
-from eligrad.train import Rollouts, Runs
 from tests.faults.worlds import FAULT, HostWorld, JaxWorld, short_of_memory
 
 register("Fault/Jax-v0", JaxWorld)

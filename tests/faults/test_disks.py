@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from eligrad.train.folder import RunFolder
+from eligrad.runs.folder import RunFolder
 from tests.faults.engines import ENGINES, ROOT, assert_readable, assert_same, stopped
 
 pytestmark = pytest.mark.faults

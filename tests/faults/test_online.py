@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from eligrad.train.checkpoint import CheckpointError
-from eligrad.train.online import Online
+from eligrad.engines.online import Online
+from eligrad.runs.checkpoint import CheckpointError
 from tests.faults import online_program
 from tests.faults.engines import PATIENCE, ROOT
 
@@ -124,7 +124,7 @@ def test_a_save_that_fails_leaves_the_last_one(undisturbed, tmp_path, why):
     code = f"""
 import resource, signal
 from tests.faults import online_program
-from eligrad.train import Online
+from eligrad.engines import Online
 online = Online.load({str(folder / "agent.npz")!r}, online_program.agent())
 online.observe(online_program.world(0)[0])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from eligrad.train.folder import RunFolder
+from eligrad.runs.folder import RunFolder
 from tests.faults.engines import CREW, ENGINES, assert_readable, assert_same, ended
 
 pytestmark = pytest.mark.faults

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eligrad.agents import PRESETS
-from eligrad.train import train
+from eligrad.training import train
 
 FOLDER = Path(__file__).parent
 SEEDS = [0, 1]

@@ -15,13 +15,13 @@ from eligrad._damaged import DamagedFileError, DamagedFileWarning
 from eligrad._files import read_config
 from eligrad.experiments import load_episodes, load_runs
 from eligrad.experiments.claims import Store
-from eligrad.experiments.configuration import Configuration, Run
 from eligrad.experiments.jobs import Job
-from eligrad.train import checkpoint
-from eligrad.train.folder import RunFolder
-from eligrad.train.metrics import CHUNKS, EPISODES, Tables
-from eligrad.train.plan import make_settings
-from eligrad.train.tables import to_bytes
+from eligrad.runs import checkpoint
+from eligrad.runs.configuration import Configuration, Run
+from eligrad.runs.folder import RunFolder
+from eligrad.runs.metrics import CHUNKS, EPISODES, Tables
+from eligrad.runs.tables import to_bytes
+from eligrad.training.plan import make_settings
 
 STEPS = 400
 PLAN = {
@@ -102,8 +102,8 @@ def read_checkpoint(path: Path) -> Any:
 
 
 def read_archive(path: Path) -> Any:
-    from eligrad.train import archive
-    from eligrad.train.tables import from_bytes
+    from eligrad.runs.tables import from_bytes
+    from eligrad.training import archive
 
     plan = archive.read_plan(path)
     like = {"state": state(9.0), "episodes": b"", "chunks": b""}

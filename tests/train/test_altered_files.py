@@ -16,7 +16,7 @@ from eligrad._damaged import DamagedFileError, DamagedFileWarning
 from eligrad._files import read_json
 from eligrad.experiments import load_runs
 from eligrad.experiments.claims import Store
-from eligrad.train.plan import plan_in_file
+from eligrad.training.plan import plan_in_file
 from tests.train.altered import JOB, KINDS, Altered, alterations, write_run, write_store
 
 

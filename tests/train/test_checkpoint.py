@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from eligrad.train import checkpoint
-from eligrad.train.checkpoint import CheckpointError, DamagedCheckpointError
-from eligrad.train.folder import RunFolder
-from eligrad.train.metrics import Tables
+from eligrad.runs import checkpoint
+from eligrad.runs.checkpoint import CheckpointError, DamagedCheckpointError
+from eligrad.runs.folder import RunFolder
+from eligrad.runs.metrics import Tables
 
 
 class State(NamedTuple):

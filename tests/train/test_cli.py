@@ -15,9 +15,9 @@ import pytest
 
 from eligrad import cli_train
 from eligrad.agents import PRESETS
-from eligrad.train import train
-from eligrad.train.folder import RunFolder
-from eligrad.train.plan import Plan, make_settings
+from eligrad.runs.folder import RunFolder
+from eligrad.training import train
+from eligrad.training.plan import Plan, make_settings
 from tests.train import tiny
 
 ELIGRAD = [sys.executable, "-m", "eligrad"]

@@ -10,13 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from eligrad._base.files import write_json
 from eligrad.agents import PRESETS, QLambda, from_equinox
+from eligrad.engines import Online, Runs
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box, Discrete
 from eligrad.nets import streaming_mlp
-from eligrad.train import Online, Runs, prepare, provenance, train
-from eligrad.train.files import write_json
-from eligrad.train.plan import checkpoint_every_for
+from eligrad.runs import provenance
+from eligrad.training import prepare, train
+from eligrad.training.plan import checkpoint_every_for
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -9,7 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from eligrad.train import crew, resume, train
+from eligrad.engines import multiprocess as crew
+from eligrad.training import resume, train
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 SMALL = {"rollout": 64, "minibatch_size": 32, "epochs": 1}

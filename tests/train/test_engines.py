@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from eligrad.agents import PRESETS, QLambda, from_equinox
+from eligrad.engines.host import HostRuns
+from eligrad.engines.online import Online
+from eligrad.engines.stream import Runs
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.gymnasium import GymnasiumEnvironment
 from eligrad.envs.spaces import Box, Discrete
 from eligrad.nets import streaming_mlp
-from eligrad.train import CheckpointError
-from eligrad.train.host import HostRuns
-from eligrad.train.online import Online
-from eligrad.train.stream import Runs
+from eligrad.runs.checkpoint import CheckpointError
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

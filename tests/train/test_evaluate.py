@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 from gymnasium.vector import SyncVectorEnv
 
+from eligrad.engines.host import HostRuns
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.gymnasium import GymnasiumVector
 from eligrad.envs.spaces import Box, Discrete
-from eligrad.train import archive, train
-from eligrad.train import evaluate as evaluation
-from eligrad.train.callbacks import EvaluateEvery
-from eligrad.train.host import HostRuns
+from eligrad.training import archive, evaluation, train
+from eligrad.training.callbacks import EvaluateEvery
 from tests.envs.tiny import Counter
 from tests.train import tiny
 

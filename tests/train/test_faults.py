@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from eligrad.agents import QLambda
+from eligrad.engines import EnvironmentFault
 from eligrad.envs.core import Step
-from eligrad.train import EnvironmentFault, train
-from eligrad.train.checkpoint import read_header
+from eligrad.runs.checkpoint import read_header
+from eligrad.training import train
 from tests.train import tiny
 
 

@@ -17,16 +17,18 @@ import pyarrow.parquet as pq
 import pytest
 
 import eligrad
+from eligrad._base.files import checksum, write_json
 from eligrad._damaged import DamagedFileError, DamagedFileWarning
 from eligrad._files import sealed
+from eligrad.engines import Online
 from eligrad.experiments import load_episodes, load_runs
 from eligrad.experiments.claims import what_is_wrong
-from eligrad.train import Online, checkpoint, prepare, resume
-from eligrad.train.checkpoint import CheckpointError, DamagedCheckpointError
-from eligrad.train.files import checksum, write_json
-from eligrad.train.folder import RunFolder
-from eligrad.train.npy import read_array
-from eligrad.train.saved import read_agent
+from eligrad.runs import checkpoint
+from eligrad.runs.checkpoint import CheckpointError, DamagedCheckpointError
+from eligrad.runs.folder import RunFolder
+from eligrad.runs.npy import read_array
+from eligrad.training import prepare, resume
+from eligrad.training.saved import read_agent
 from tests.train import tiny
 from tests.train.altered import PLAN, STEPS, state, tables, write_archive, write_run
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from eligrad.train import film
-from eligrad.train.play import Recording
+from eligrad.training import video as film
+from eligrad.training.recording import Recording
 
 
 def made_up(steps: int = 12, auxiliary: bool = True) -> Recording:

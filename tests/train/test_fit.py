@@ -14,11 +14,11 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 import eligrad
 from eligrad.agents import PRESETS, Network, QLambda, default_network
+from eligrad.engines.fit import check_network
 from eligrad.envs.gymnasium import GymnasiumEnvironment
 from eligrad.envs.probes import OffPolicy
-from eligrad.train import prepare
-from eligrad.train.fit import check_network
-from eligrad.train.plan import make_world, plain_params
+from eligrad.training import prepare
+from eligrad.training.plan import make_world, plain_params
 
 
 def linear(inputs: int, outputs: int, dtype: Any = jnp.float32) -> Network:

@@ -9,9 +9,9 @@ import pytest
 
 from eligrad.agents import PPO, DiscretePolicy, PPOConfig, from_equinox
 from eligrad.agents.streaming import Experience
+from eligrad.engines.host_normalizer import HostPerception
 from eligrad.envs.host import HostTransition
 from eligrad.nets import tanh_mlp
-from eligrad.train.host_perception import HostPerception
 
 RUNS, STEPS = 2, 60
 

@@ -11,8 +11,8 @@ from jax import lax
 
 from eligrad.agents import DiscretePolicy, GaussianPolicy, from_equinox
 from eligrad.agents.policies import over_batch
+from eligrad.engines.numpy_program import Untranslatable, translate
 from eligrad.nets import tanh_mlp
-from eligrad.train.host_program import Untranslatable, translate
 
 RNG = np.random.default_rng(0)
 RUNS, ENVS, SIZE = 3, 2, 5

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from eligrad.train import Interrupted, resume, train
-from eligrad.train.folder import RunFolder
-from eligrad.train.interruption import Interruption
-from eligrad.train.progress import Progress
+from eligrad.runs.folder import RunFolder
+from eligrad.training import Interrupted, resume, train
+from eligrad.training.interruption import Interruption
+from eligrad.training.progress import Progress
 from tests.train import tiny
 
 OPTIONS = {"seeds": 2, "chunk": 50, "checkpoint_every": 200}

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from eligrad.train import figure
-from eligrad.train.figure import curves
-from eligrad.train.metrics import Tables, tables_of_chunk
-from eligrad.train.stream import StepRecord, measure_steps
-from eligrad.train.summary import as_text, summarise
+from eligrad.engines.stream import StepRecord, measure_steps
+from eligrad.runs import plot as figure
+from eligrad.runs.metrics import Tables, tables_of_chunk
+from eligrad.runs.plot import curves
+from eligrad.runs.summary import as_text, summarise
 
 SEEDS = [5, 9]
 

@@ -19,12 +19,13 @@ import pytest
 import tqdm.std
 
 from eligrad import cli_train
+from eligrad.engines import EnvironmentFault, Online, OutOfMemory, Runs
 from eligrad.envs.gymnasium import GymnasiumEnvironment
-from eligrad.train import EnvironmentFault, Online, OutOfMemory, Runs, train
-from eligrad.train.checkpoint import read_header
-from eligrad.train.interruption import unheard_by_children
-from eligrad.train.metrics import Tables
-from eligrad.train.progress import Progress
+from eligrad.runs.checkpoint import read_header
+from eligrad.runs.metrics import Tables
+from eligrad.training import train
+from eligrad.training.interruption import unheard_by_children
+from eligrad.training.progress import Progress
 from tests.train import tiny
 
 pytestmark = [

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from eligrad import cli_train
-from eligrad.train import prepare, resume, train
-from eligrad.train.folder import RunFolder, RunInUseError
+from eligrad.runs.folder import RunFolder, RunInUseError
+from eligrad.training import prepare, resume, train
 from tests.train import tiny
 
 OPTIONS: dict[str, Any] = {"steps": 100, "seeds": 2, "chunk": 50}

@@ -9,7 +9,7 @@ import pytest
 from eligrad.agents import PRESETS
 from eligrad.envs import make
 from eligrad.envs.names import UnknownName
-from eligrad.train import plan
+from eligrad.training import plan
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ from eligrad._files import read_json
 from eligrad.envs import Box, Discrete, Environment, Step, make
 from eligrad.envs.minatar.render import render
 from eligrad.envs.wrappers import TimeLimit
-from eligrad.train import archive, prepare, train
-from eligrad.train.evaluate import evaluate
-from eligrad.train.play import record, record_episode
-from eligrad.train.saved import read_agent
+from eligrad.training import archive, prepare, train
+from eligrad.training.evaluation import evaluate
+from eligrad.training.recording import record, record_episode
+from eligrad.training.saved import read_agent
 from tests.train import tiny, tiny_ppo
 from tests.train.painted import NAME as PAINTED
 
@@ -293,7 +293,7 @@ def test_what_cannot_be_drawn_says_so(tmp_path):
 def film_of_hopper(program, **variables):
     """MuJoCo in a process of its own: where it draws is settled when it is imported."""
     pytest.importorskip("mujoco")
-    hopper = "from eligrad.envs import make\nfrom eligrad.train.play import record\n"
+    hopper = "from eligrad.envs import make\nfrom eligrad.training.recording import record\n"
     hopper += "env = make('Hopper-v4', render_mode='rgb_array')\n"
     kept = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
     return subprocess.run(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.ppo_classic import MARKS, last_returns, solved_at
-from eligrad.train import train
+from eligrad.training import train
 
 SEEDS = [0, 1, 2, 3, 4]
 

@@ -12,8 +12,8 @@ import pytest
 
 from eligrad import normalize
 from eligrad.agents.policies import over_batch
+from eligrad.engines import Rollouts
 from eligrad.envs import probes
-from eligrad.train import Rollouts
 from tests.agents.test_probes import NUMBER, PROBES, ROWS, AnyProbe
 from tests.train import tiny_ppo as tiny
 

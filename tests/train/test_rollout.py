@@ -10,11 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from eligrad.engines import HostRollouts, Rollouts
 from eligrad.envs import make
 from eligrad.envs.gymnasium import GymnasiumEnvironment
 from eligrad.envs.to_gymnasium import GymnasiumFromJax
-from eligrad.train import HostRollouts, Rollouts, resume, train
-from eligrad.train.plan import env_seeds
+from eligrad.training import resume, train
+from eligrad.training.plan import env_seeds
 from tests.train import tiny_ppo as tiny
 
 SEEDS, ROLLOUTS = [3, 4, 5], 3

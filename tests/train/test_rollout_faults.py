@@ -6,11 +6,12 @@ import gymnasium
 import numpy as np
 import pytest
 
+from eligrad.engines import Diverged, EnvironmentFault
 from eligrad.envs import make
 from eligrad.envs.gymnasium import GymnasiumEnvironment
 from eligrad.envs.probes import OffPolicy
-from eligrad.train import Diverged, EnvironmentFault, resume, train
-from eligrad.train.checkpoint import read_header
+from eligrad.runs.checkpoint import read_header
+from eligrad.training import resume, train
 from tests.train import tiny as streaming
 from tests.train import tiny_ppo as tiny
 from tests.train.test_rollout import assert_same

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from eligrad.agents import Rollout
+from eligrad.engines.rollout import rollout_keys
 from eligrad.envs.gymnasium import GymnasiumEnvironment
-from eligrad.train import train
-from eligrad.train.rollout import rollout_keys
+from eligrad.training import train
 from tests.agents import ppo_cases as cases
 from tests.train import tiny_ppo as tiny
 

@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 
 from eligrad.agents import PRESETS, QLambda, default_network
+from eligrad.engines import Runs, stream
+from eligrad.engines.host import HostRuns
+from eligrad.engines.sharding import share_out
 from eligrad.envs.gymnasium import GymnasiumEnvironment
-from eligrad.train import Runs, resume, stream, train
-from eligrad.train.checkpoint import load
-from eligrad.train.host import HostRuns
-from eligrad.train.plan import env_seeds
-from eligrad.train.shares import share_out
+from eligrad.runs.checkpoint import load
+from eligrad.training import resume, train
+from eligrad.training.plan import env_seeds
 from tests.train import tiny
 
 SEEDS, STEPS = list(range(32)), 300
@@ -113,7 +114,7 @@ def test_a_number_of_runs_that_does_not_come_out_even(together, tmp_path):
     program = (
         "import sys, pathlib, numpy as np\n"
         "from tests.train import test_same_curve as here\n"
-        "from eligrad.train.checkpoint import save\n"
+        "from eligrad.runs.checkpoint import save\n"
         "engine, half = here.runs(here.SEEDS[:13]), here.STEPS // 2\n"
         "first = engine.advance(half)\n"
         "assert len(engine._state.step.sharding.device_set) == 7\n"
@@ -196,7 +197,7 @@ def test_host_environments_go_on_in_a_new_episode(tmp_path):
         "from tests.envs.tiny import Opaque\n"
         "from tests.train import tiny\n"
         "from eligrad.envs.gymnasium import GymnasiumEnvironment\n"
-        "from eligrad.train import resume, train\n"
+        "from eligrad.training import resume, train\n"
         "agent, env = tiny.agent(observations=3), GymnasiumEnvironment(Opaque)\n"
         "train(agent, env, steps=21, seeds=8, out=sys.argv[1])\n"
         "result = resume(sys.argv[1], steps=42, agent=agent, env=env)\n"

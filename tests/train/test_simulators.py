@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
+from eligrad.engines import HostRuns
+from eligrad.engines.simulators import Simulators
 from eligrad.envs import make
 from eligrad.envs.gymnasium import GymnasiumEnvironment, snapshot
-from eligrad.train import HostRuns, archive, checkpoint, prepare, resume, train
-from eligrad.train.plan import grown
-from eligrad.train.simulators import Simulators
+from eligrad.runs import checkpoint
+from eligrad.training import archive, prepare, resume, train
+from eligrad.training.plan import grown
 from tests.envs.tiny import Counter
 from tests.train import tiny
 from tests.train.test_checkpoint import assert_equal

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 from eligrad import cli_train
-from eligrad.train import resume, sinks, train
-from eligrad.train.metrics import Tables
-from eligrad.train.sinks import Sinks, Subject, check_sinks, scalars
+from eligrad.runs.metrics import Tables
+from eligrad.training import loggers as sinks
+from eligrad.training import resume, train
+from eligrad.training.loggers import Sinks, Subject, check_sinks, scalars
 from tests.train import tiny
 
 SEEDS = [5, 9]

@@ -16,7 +16,7 @@ from eligrad.experiments.palette import COLOURS, DASHES, Style, styles
 from eligrad.experiments.report.algorithms import Algorithm, differing, group, varied
 from eligrad.experiments.report.commands import commands
 from eligrad.experiments.statistics import bounds_of, iqm, normalise
-from eligrad.train.curve import have_a_value, mean_and_error
+from eligrad.runs.returns import have_a_value, mean_and_error
 
 POINTS = 100
 """Points of a curve; the page can join them, so more than a picture has."""

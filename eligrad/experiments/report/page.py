@@ -12,11 +12,11 @@ import string
 from pathlib import Path
 from typing import Any
 
+from eligrad._base.files import replacing
 from eligrad.experiments.frames import Table, require
-from eligrad.experiments.records import scan
 from eligrad.experiments.report.data import Configs, report_data
 from eligrad.experiments.store import load_episodes, load_runs
-from eligrad.train.files import replacing
+from eligrad.runs.records import scan
 
 SCRIPTS = ("chart.js", "curves.js", "tables.js", "page.js")
 

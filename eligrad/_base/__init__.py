@@ -1,0 +1,1 @@
+"""What every package needs and no domain owns."""

@@ -1,0 +1,106 @@
+"""One dispatch of an agent whose world is elsewhere: learn from what came, then choose.
+
+The streaming engine acts and learns within one step of its scan. An agent that waits for the
+world in between does the same in the other order: it learns from step t and chooses for t + 1.
+Random numbers belong to steps, not to calls, so that both give the same run.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped, UInt32
+
+from eligrad.agents.streaming import Experience, StreamingAgent
+from eligrad.engines.packing import Packing
+
+
+class StepKeys(NamedTuple):
+    """The keys of one step, as words: for acting, and for learning."""
+
+    act: UInt32[Array | np.ndarray, "... words"]
+    update: UInt32[Array | np.ndarray, "... words"]
+
+
+def split_step_key(agent_key: PRNGKeyArray, step: Int[Array, ""]) -> Shaped[Array, "2"]:
+    """The keys for acting and for learning in the step of that number; steps count from 1."""
+    return jax.random.split(jax.random.fold_in(agent_key, step))
+
+
+def step_keys(agent_key: PRNGKeyArray, step: Int[Array, ""]) -> StepKeys:
+    """The same as words."""
+    act, update = split_step_key(agent_key, step)
+    return StepKeys(jax.random.key_data(act), jax.random.key_data(update))
+
+
+class KeyBlocks:
+    """The keys of all steps of one or many agents, made many steps at a time.
+
+    Key arithmetic is a chain of small operations: in each dispatch it would cost a CPU as much as
+    a third of the learning.
+    """
+
+    SIZE = 512
+
+    def __init__(self, agent_keys: Shaped[Array, "..."]) -> None:
+        self._make = _of_many if agent_keys.ndim else _of_one
+        self._agent_keys = agent_keys
+        self._number = -1
+        self._block = StepKeys(np.zeros(0, np.uint32), np.zeros(0, np.uint32))
+
+    def of(self, step: int) -> StepKeys:
+        """The keys of one step; numbers go round after 2^32 steps."""
+        number, place = divmod(step % 2**32, self.SIZE)
+        if number != self._number:
+            steps = (self.SIZE * number + np.arange(self.SIZE)).astype(np.uint32).view(np.int32)
+            made = self._make(self._agent_keys, jnp.asarray(steps))
+            self._block, self._number = StepKeys(*map(np.asarray, made)), number
+        return StepKeys(self._block.act[place], self._block.update[place])
+
+
+_over_steps = jax.vmap(step_keys, (None, 0))
+_of_one = jax.jit(_over_steps)
+_of_many = jax.jit(jax.vmap(_over_steps, (0, None), out_axes=1))
+
+
+class Dispatch:
+    """An agent's programs for one step, over its packed state."""
+
+    def __init__(self, state: Any) -> None:
+        self._packing = Packing(jax.eval_shape(lambda: state))
+
+    def pack(self, state: Any) -> list[Array]:
+        """The state as `choose` and `observe` take it."""
+        return self._packing.pack(state)
+
+    def unpack(self, packed: list[Array]) -> Any:
+        """The state as the agent knows it."""
+        return self._packing.unpack(packed)
+
+    def choose(
+        self, agent: StreamingAgent, packed: list[Array], act_key: UInt32[Array, " words"]
+    ) -> tuple[list[Array], Array]:
+        """The action of a step, in the observation that the agent has before it."""
+        state, action = agent.act(self.unpack(packed), jax.random.wrap_key_data(act_key))
+        return self.pack(state), action
+
+    def observe(
+        self,
+        agent: StreamingAgent,
+        packed: list[Array],
+        update_key: UInt32[Array, " words"],
+        next_act_key: UInt32[Array, " words"],
+        experience: Experience,
+    ) -> tuple[list[Array], Array, Float[Array, ""]]:
+        """Learns from what the action of a step led to, and chooses that of the next step.
+
+        Returns the state, the action and the TD error.
+        """
+        state, signals = agent.update(
+            self.unpack(packed), experience, jax.random.wrap_key_data(update_key)
+        )
+        state, action = agent.act(state, jax.random.wrap_key_data(next_act_key))
+        return self.pack(state), action, signals.td_error

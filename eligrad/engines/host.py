@@ -1,0 +1,156 @@
+"""The host engine: environments of Gymnasium, agents compiled, all seeds in lockstep.
+
+The same runs and records as `eligrad.engines.stream.Runs`, for environments that are not written in
+JAX. A step of all runs is one step of the environments and one dispatch of the agents.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from eligrad.agents.streaming import Experience
+from eligrad.engines.dispatch import Dispatch, KeyBlocks
+from eligrad.engines.faults import step_failed
+from eligrad.engines.sharding import for_each_run, here
+from eligrad.engines.simulators import HostEngine, Simulators
+from eligrad.engines.stream import StepRecord, measure_steps, spread
+from eligrad.envs.host import HostEnvironment, HostTransition, Workers
+from eligrad.runs.metrics import Measured
+
+
+class HostState(NamedTuple):
+    """All runs at one moment, whichever engine moves them on."""
+
+    agent: Any
+    agent_key: PRNGKeyArray
+    step: np.ndarray
+    episode_return: np.ndarray
+    """[runs], or [runs, envs] where an agent acts in several environments."""
+    episode_length: np.ndarray
+    fault_step: np.ndarray
+    simulators: bytes = b""
+    """Empty if they do not tell their state."""
+
+
+class HostRuns(HostEngine):
+    """Many runs of one agent in copies of one environment, advanced together."""
+
+    def __init__(
+        self,
+        agents: Any,
+        env: HostEnvironment,
+        agent_seeds: np.ndarray,
+        env_seeds: np.ndarray,
+        workers: Workers = "loop",
+    ) -> None:
+        self.count = len(agent_seeds)
+        self.agents = spread(agents, self.count)
+        self.env = env
+        self._copies = Simulators(env.open(self.count, workers))
+        observation = self._copies.reset([int(seed) for seed in env_seeds])
+        runs = here()
+        self._state = first_state(self.agents, agent_seeds, observation, (self.count,))
+        one = jax.tree.map(lambda leaf: leaf[0], self._state.agent)
+        dispatch = Dispatch(one)
+        self._pack = jax.jit(jax.vmap(dispatch.pack))
+        self._unpack = jax.jit(jax.vmap(dispatch.unpack))
+        # One after the other on a CPU, so that a run has the same bits alone and among others.
+        self._choose = jax.jit(for_each_run(dispatch.choose, runs), donate_argnums=1)
+        self._observe = jax.jit(for_each_run(dispatch.observe, runs), donate_argnums=1)
+
+    def advance(self, steps: int) -> StepRecord:
+        """Moves all runs on; returns records of shape [runs, steps]."""
+        agent, keys, number, episode_return, length, fault, _ = self._state
+        blocks = KeyBlocks(keys)
+        first = int(number[0]) + 1
+        packed, action = self._choose(self.agents, self._pack(agent), blocks.of(first).act)
+        ended = np.zeros((self.count, steps), bool)
+        returns = np.zeros((self.count, steps), np.float32)
+        lengths = np.zeros((self.count, steps), np.int32)
+        errors = []
+        for t in range(steps):
+            world = self._world(np.asarray(action), first + t)
+            reward = world.reward.astype(np.float32)
+            experience = Experience(
+                reward=reward,
+                terminated=world.terminated,
+                truncated=world.truncated,
+                next_observation=world.next_observation,
+                observation=world.observation,
+            )
+            # Dispatched before the bookkeeping: the accelerator works meanwhile.
+            packed, action, error = self._observe(
+                self.agents,
+                packed,
+                blocks.of(first + t).update,
+                blocks.of(first + t + 1).act,
+                experience,
+            )
+            errors.append(error)
+            returns[:, t] = episode_return + reward
+            lengths[:, t] = length + 1
+            ended[:, t] = world.terminated | world.truncated
+            episode_return = np.where(ended[:, t], np.float32(0), returns[:, t])
+            length = np.where(ended[:, t], np.int32(0), lengths[:, t])
+            sound = np.isfinite(reward) & all_rows_finite(world.next_observation)
+            if world.observation is not world.next_observation:
+                sound &= all_rows_finite(world.observation)
+            faulty = ~sound
+            if faulty.any():
+                fault = np.where(faulty & (fault < 0), np.int32(first + t), fault)
+        self._state = HostState(
+            self._unpack(packed), keys, number + np.int32(steps), episode_return, length, fault
+        )
+        return StepRecord(ended, returns, lengths, np.stack([np.asarray(e) for e in errors], 1))
+
+    def _world(self, action: np.ndarray, step: int) -> HostTransition:
+        """What the environments answer; an error says in which step."""
+        try:
+            return self._copies.step(action)
+        except Exception as error:
+            raise step_failed(error, self.env, action, step) from error
+
+    def measure(self, record: StepRecord) -> Measured:
+        """What a chunk's record says beside its episodes."""
+        return measure_steps(self.agents, jnp.asarray(self._state.step), record)
+
+    def interrupt(self, env_seeds: np.ndarray) -> None:
+        """Begins new episodes in new simulators; what was under way counts as truncated."""
+        observation = jnp.asarray(self._copies.reset([int(seed) for seed in env_seeds]))
+        agent = jax.jit(jax.vmap(lambda agent, state, obs: agent.interrupt(state, obs)))(
+            self.agents, self._state.agent, observation
+        )
+        self._state = self._state._replace(
+            agent=agent,
+            episode_return=np.zeros_like(self._state.episode_return),
+            episode_length=np.zeros_like(self._state.episode_length),
+        )
+
+
+def first_state(
+    agents: Any, agent_seeds: np.ndarray, observation: np.ndarray, episodes: tuple[int, ...]
+) -> HostState:
+    """All runs before their first step; `episodes` is the shape of what is counted in each."""
+    keys = jax.vmap(jax.random.key)(jnp.asarray(agent_seeds))
+    first_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, 0)
+    init = jax.jit(for_each_run(lambda agent, key, first: agent.init(key, first), here()))
+    return HostState(
+        agent=init(agents, first_keys, jnp.asarray(observation)),
+        agent_key=keys,
+        step=np.zeros(len(agent_seeds), np.int32),
+        episode_return=np.zeros(episodes, np.float32),
+        episode_length=np.zeros(episodes, np.int32),
+        fault_step=np.where(all_rows_finite(observation), -1, 0).astype(np.int32),
+    )
+
+
+def all_rows_finite(observations: np.ndarray) -> np.ndarray:
+    """Whether every number of a row is one, for each row; integers are."""
+    if not np.issubdtype(observations.dtype, np.floating):
+        return np.ones(len(observations), bool)
+    return np.all(np.isfinite(observations.reshape(len(observations), -1)), axis=1)

@@ -1,0 +1,282 @@
+"""Rollouts in environments of Gymnasium: all seeds in lockstep.
+
+The same runs and records as `eligrad.engines.rollout.Rollouts`, for environments that are not
+written in JAX. NumPy acts for all runs at once; an update of all runs is one dispatch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from eligrad.agents.ppo import ActorCritic, PPOState, Rollout
+from eligrad.agents.streaming import Perception
+from eligrad.engines.faults import step_failed
+from eligrad.engines.host import first_state
+from eligrad.engines.host_normalizer import HostPerception
+from eligrad.engines.numpy_program import Untranslatable, translate
+from eligrad.engines.rollout import RolloutRecord, measure_rollouts, rollout_keys
+from eligrad.engines.sharding import for_each_run, here
+from eligrad.engines.simulators import HostEngine, Simulators
+from eligrad.engines.stream import spread
+from eligrad.envs.host import HostEnvironment, HostTransition, Workers
+from eligrad.runs.metrics import Measured
+
+
+class HostRollouts(HostEngine):
+    """Many runs of one agent in copies of one environment, a rollout at a time."""
+
+    def __init__(
+        self,
+        agents: ActorCritic,
+        env: HostEnvironment,
+        agent_seeds: np.ndarray,
+        env_seeds: np.ndarray,
+        workers: Workers = "loop",
+    ) -> None:
+        config = agents.config
+        self.count, self.env = len(agent_seeds), env
+        self.agents = spread(agents, self.count)
+        self._rollout, self._envs = config.rollout, config.num_envs
+        self._time = config.rollout // config.num_envs
+        self._copies = Simulators(env.open(self.count * self._envs, workers))
+        observation = self._reset(env_seeds)
+        runs = here()
+        episodes = (self.count, self._envs)
+        self._state = first_state(self.agents, agent_seeds, observation, episodes)
+        self._noise = jax.jit(for_each_run(self._draw_noise, runs))
+        self._policy = _policy_of(agents, self._state.agent, self._envs)
+        self._learn = jax.jit(for_each_run(_learn, runs))
+
+    def _reset(self, env_seeds: np.ndarray) -> np.ndarray:
+        seeds = [
+            int(word) >> 1
+            for seed in env_seeds
+            for word in np.random.SeedSequence(int(seed)).generate_state(self._envs)
+        ]
+        return self._by_run(self._copies.reset(seeds))
+
+    def _by_run(self, rows: np.ndarray) -> np.ndarray:
+        return rows.reshape(self.count, self._envs, *rows.shape[1:])
+
+    def _draw_noise(
+        self, agent: ActorCritic, key: PRNGKeyArray, number: Array
+    ) -> tuple[Array, Array]:
+        act_key, learn_key = rollout_keys(key, number)
+        return agent.policy.noise(act_key, (self._time, self._envs)), learn_key
+
+    def advance(self, steps: int) -> RolloutRecord:
+        """Moves all runs on by whole rollouts; returns records of shape [runs, steps]."""
+        records = [self._advance() for _ in range(steps // self._rollout)]
+        told = [record.diagnostics for record in records]
+        return RolloutRecord(
+            ended=np.concatenate([record.ended for record in records], axis=1),
+            episode_return=np.concatenate([record.episode_return for record in records], axis=1),
+            episode_length=np.concatenate([record.episode_length for record in records], axis=1),
+            diagnostics={name: np.stack([each[name] for each in told], 1) for name in told[0]},
+        )
+
+    def _advance(self) -> RolloutRecord:
+        """One rollout and its update."""
+        begun = time.perf_counter()
+        state = self._state
+        number = jnp.asarray(state.step // self._rollout + 1)
+        noise, learn_keys = self._noise(self.agents, state.agent_key, number)
+        collected = self._collect(np.asarray(noise))
+        ended = time.perf_counter()
+        agent, told = self._learn(
+            self.agents, state.agent, collected.perception, collected.observation,
+            collected.rollout, learn_keys,
+        )  # fmt: skip
+        told = {name: np.asarray(value) for name, value in told.items()}
+        told["rollout_seconds"] = np.full(self.count, ended - begun)
+        told["update_seconds"] = np.full(self.count, time.perf_counter() - ended)
+        return self._account(collected, agent)._replace(diagnostics=told)
+
+    def _collect(self, noise: np.ndarray) -> Collected:
+        """Acts for the length of a rollout."""
+        agent = self._state.agent
+        policy = self._policy(agent.networks.actor)
+        perception = HostPerception(agent.perception, np.asarray(self.agents.config.gamma))
+        copies = (self.count, self._envs)
+        first = np.asarray(agent.observation).reshape(*copies, -1)
+        # Row t has the observation at time t, and the reward that came with it.
+        rows = np.empty((self._time + 1, *copies, first.shape[-1] + 1), np.float32)
+        rows[0, ..., :-1] = first
+        led_elsewhere = {}
+        reward = np.empty((self._time, self.count * self._envs))
+        terminated, truncated = np.empty((2, *reward.shape), bool)
+        actions = []
+        with np.errstate(all="ignore"):  # whatever is no number is found in the end
+            for t in range(self._time):
+                action, sent = policy(perception.observations(rows[t]), noise[:, t])
+                actions.append(action)
+                world = self._world(sent.reshape(-1, *sent.shape[2:]), t)
+                following = perception.perceive(world, rows[t + 1])
+                if following is not None:
+                    led_elsewhere[t] = following
+                reward[t], terminated[t], truncated[t] = world[1:4]
+        observations = perception.observations(rows)
+        followings = rows[1:].copy()
+        for t, following in led_elsewhere.items():
+            followings[t] = following
+        unsound = ~np.isfinite([rows[1:], followings]).all(axis=(0, 3, 4))
+        terminated, truncated = self._over_time(terminated), self._over_time(truncated)
+        return Collected(
+            perception=perception.state(),
+            observation=observations[-1],
+            rollout=Rollout(
+                observation=jnp.asarray(_runs_first(observations[:-1])),
+                action=jnp.asarray(_runs_first(np.stack(actions))),
+                reward=jnp.asarray(_runs_first(rows[1:, ..., -1])),
+                terminated=jnp.asarray(terminated),
+                truncated=jnp.asarray(truncated & ~terminated),
+                next_observation=jnp.asarray(_runs_first(perception.observations(followings))),
+            ),
+            reward=self._over_time(reward.astype(np.float32)),
+            ended=terminated | truncated,
+            fault_step=np.where(unsound.any(axis=0), 1 + np.argmax(unsound, axis=0), -1),
+        )
+
+    def _over_time(self, numbers: np.ndarray) -> np.ndarray:
+        """[time, copies] as [runs, time, envs]."""
+        return _runs_first(numbers.reshape(self._time, self.count, self._envs))
+
+    def _world(self, action: np.ndarray, time: int) -> HostTransition:
+        """What the environments answer; an error says in which step.
+
+        A policy that has diverged gives actions that are no numbers, which simulators refuse. While
+        other runs are well it idles instead, and its run is known by its diagnostics.
+        """
+        try:
+            try:
+                return self._copies.step(action)
+            except ValueError:
+                lost = ~np.isfinite(action).reshape(self.count, -1).all(axis=1)
+                if not lost.any() or lost.all():
+                    raise
+                space: Any = self.env.action_space
+                idle = np.clip(np.nan_to_num(action, nan=0.0), space.low, space.high)
+                return self._copies.step(idle)
+        except Exception as error:
+            step = int(self._state.step[0]) + self._envs * (time + 1)
+            raise step_failed(error, self.env, action, step) from error
+
+    def _account(self, collected: Collected, agent: Any) -> RolloutRecord:
+        """Takes the runs to the end of a rollout; returns what became of episodes in it."""
+        state, ended = self._state, collected.ended
+        returns, episode_return = _sums(collected.reward, ended, state.episode_return)
+        lengths, length = _sums(np.ones(ended.shape, np.int32), ended, state.episode_length)
+        begun = (collected.fault_step >= 0) & (state.fault_step < 0)
+        fault_step = state.step + self._envs * collected.fault_step
+        self._state = state._replace(
+            agent=agent,
+            step=state.step + np.int32(self._rollout),
+            episode_return=episode_return,
+            episode_length=length,
+            fault_step=np.where(begun, fault_step, state.fault_step).astype(np.int32),
+        )
+        steps = (self.count, self._rollout)
+        return RolloutRecord(
+            ended.reshape(steps), returns.reshape(steps), lengths.reshape(steps), diagnostics={}
+        )
+
+    def measure(self, record: RolloutRecord) -> Measured:
+        """What a chunk's record says, in one number for each run."""
+        return measure_rollouts(record)
+
+    def interrupt(self, env_seeds: np.ndarray) -> None:
+        """Begins new episodes in new simulators; what was under way counts as truncated."""
+        observation = jnp.asarray(self._reset(env_seeds))
+        agent = jax.jit(for_each_run(lambda agent, *rest: agent.interrupt(*rest), here()))(
+            self.agents, self._state.agent, observation
+        )
+        self._state = self._state._replace(
+            agent=agent,
+            episode_return=np.zeros_like(self._state.episode_return),
+            episode_length=np.zeros_like(self._state.episode_length),
+        )
+
+
+class Collected(NamedTuple):
+    """A rollout of all runs, [runs, time, envs, …], and what they have then."""
+
+    perception: Perception
+    observation: np.ndarray
+    """The present one, normalised: [runs, envs, …]."""
+    rollout: Rollout
+    reward: np.ndarray
+    """As the environments gave it."""
+    ended: np.ndarray
+    """Whether the episode did, one way or the other."""
+    fault_step: np.ndarray
+    """The time, from 1 on, at which each run was first given what is no number, or -1."""
+
+
+Act = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+def _policy_of(agent: ActorCritic, state: PPOState, envs: int) -> Callable[[Any], Act]:
+    """`agent.act` of all runs as a function of observations and noise, given the actors.
+
+    In NumPy if that is possible, and compiled otherwise.
+    """
+    act = jax.vmap(agent.act)
+    noise = np.zeros((len(state.step), envs, *agent.policy.noise_shape), np.float32)
+    try:
+        return translate(act, state.networks.actor, state.observation, noise).bind
+    except Untranslatable:
+        compiled = jax.jit(act)
+
+    def policy(actors: Any) -> Act:
+        def call(observation: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            action, sent = compiled(actors, observation, noise)
+            return np.asarray(action), np.asarray(sent)
+
+        return call
+
+    return policy
+
+
+def _learn(
+    agent: ActorCritic,
+    state: PPOState,
+    perception: Perception,
+    observation: Array,
+    rollout: Rollout,
+    key: PRNGKeyArray,
+) -> tuple[PPOState, Any]:
+    """One update, and what was perceived since the last."""
+    state = state._replace(perception=perception, observation=observation)
+    return agent.learn(state, rollout, key)
+
+
+def _runs_first(array: np.ndarray) -> np.ndarray:
+    """[time, runs, …] as [runs, time, …]."""
+    return np.moveaxis(array, 0, 1)
+
+
+def _sums(
+    numbers: np.ndarray, ended: np.ndarray, begun: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sums along each episode, [runs, time, envs], and those of the episodes that go on.
+
+    `begun` are the sums of the episodes under way, [runs, envs].
+    """
+    sums, left = np.empty_like(numbers), np.zeros_like(begun)
+    for run, env in np.ndindex(begun.shape):
+        column, out = numbers[run, :, env].copy(), sums[run, :, env]
+        column[0] += begun[run, env]
+        ends = np.flatnonzero(ended[run, :, env]) + 1
+        for begin, end in pairwise([0, *ends, len(column)]):
+            np.cumsum(column[begin:end], out=out[begin:end])
+        if not ended[run, -1, env]:
+            left[run, env] = out[-1]
+    return sums, left

@@ -1,0 +1,222 @@
+"""One engine in several processes, each with a share of the runs.
+
+Simulators outside JAX keep one core busy; a crew keeps all of them busy. A run is the same, bit for
+bit, whichever process it is in. The agent and the environment must have names, for each process
+makes its own.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from eligrad._processes import picklable
+from eligrad.agents import ActorCritic
+from eligrad.engines.engine import make_engine
+from eligrad.engines.host import HostState
+from eligrad.engines.simulators import HostEngine, join, share_of
+from eligrad.engines.stream import spread
+from eligrad.runs.metrics import Measured
+from eligrad.training import plan as planning
+from eligrad.training.interruption import unheard_by_children
+from eligrad.training.plan import Agent, Plan, World
+
+
+class WorkerDied(RuntimeError):
+    """A process of the crew is gone, killed perhaps for want of memory."""
+
+
+class Crew(HostEngine):
+    """An engine for environments outside JAX, in several processes."""
+
+    def __init__(self, plan: Plan, processes: int, agent: Agent, env: World) -> None:
+        self.count = len(plan.seeds)
+        self._structure = _structure(agent, env, self.count)
+        self._shares = np.array_split(np.arange(self.count), processes)
+        self._measured: tuple[Measured, ...] = ()
+        context = multiprocessing.get_context("spawn")
+        self._members: list[tuple[Any, Any]] = []
+        resource_tracker.ensure_running()  # which, where it is not, has signals heard again
+        with unheard_by_children():
+            for share in self._shares:
+                ours, theirs = context.Pipe()
+                settings = (plan.part(share.tolist()), _jax_settings())
+                member = context.Process(target=_work, args=(theirs, *settings), daemon=True)
+                member.start()
+                theirs.close()
+                self._members.append((member, ours))
+        self._faults = np.concatenate(self._ask("fault_step"))
+
+    @property
+    def state(self) -> Any:
+        """All that a checkpoint must hold, of all processes."""
+        leaves = [
+            join(parts) if isinstance(parts[0], bytes) else np.concatenate(parts)
+            for parts in zip(*self._ask("state"), strict=True)
+        ]
+        state = jax.tree.unflatten(self._structure, leaves)
+        return state._replace(agent_key=jax.random.wrap_key_data(jnp.asarray(state.agent_key)))
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        leaves = _leaves(state)
+
+        def part(leaf: Any, share: np.ndarray) -> Any:
+            if isinstance(leaf, bytes):
+                return share_of(leaf, int(share[0]), len(share), self.count)
+            return leaf[share]
+
+        self._ask("restore", [[part(leaf, share) for leaf in leaves] for share in self._shares])
+        self._faults = np.asarray(state.fault_step)
+
+    @property
+    def fault_step(self) -> np.ndarray:
+        """First step of each run with a number that is not finite, or -1."""
+        return self._faults
+
+    @property
+    def obstacle(self) -> str:
+        """Why a state has no simulators, in words."""
+        return self._ask("obstacle")[0]
+
+    def advance(self, steps: int) -> Any:
+        """Moves all runs on, all processes at once; records have shape [runs, steps]."""
+        records, self._measured, faults = zip(*self._ask("advance", steps), strict=True)
+        self._faults = np.concatenate(faults)
+        return jax.tree.map(lambda *each: np.concatenate(each), *records)
+
+    def measure(self, record: Any) -> Measured:
+        """What the record just returned says beside its episodes."""
+        del record
+        told = [each.diagnostics for each in self._measured]
+        return Measured(
+            {name: np.concatenate([each[name] for each in told]) for name in told[0]},
+            np.concatenate([each.diverged for each in self._measured]),
+            self._measured[0].headline,
+        )
+
+    def interrupt(self, env_seeds: np.ndarray) -> None:
+        """Begins new episodes in new simulators; what was under way counts as truncated."""
+        self._ask("interrupt", [env_seeds[share] for share in self._shares])
+
+    def close(self) -> None:
+        """Ends all processes."""
+        for member, pipe in self._members:
+            pipe.close()  # which is how a member knows that it is no longer needed
+            member.join(timeout=10)
+            if member.is_alive():
+                member.kill()
+
+    def _ask(self, request: str, argument: Any = None) -> list[Any]:
+        """Has all members do the same, and waits for all of them; a list has a part for each."""
+        for place, (_, pipe) in enumerate(self._members):
+            own = argument[place] if isinstance(argument, list) else argument
+            _guarded(pipe.send, (request, own))
+        answers = [_guarded(pipe.recv) for _, pipe in self._members]
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
+
+
+def _guarded(call: Any, *arguments: Any) -> Any:
+    try:
+        return call(*arguments)
+    except (EOFError, OSError) as error:
+        raise WorkerDied(
+            "a process that trains some of the runs is gone; it may have been killed for want of "
+            "memory (fewer processes need less)"
+        ) from error
+
+
+def _jax_settings() -> dict[str, Any]:
+    """What a process must be told, since it begins with the defaults."""
+    names = (
+        "jax_compilation_cache_dir",
+        "jax_compilation_cache_max_size",
+        "jax_enable_x64",
+        "jax_numpy_dtype_promotion",
+    )
+    # A step is too small to be handed to another thread.
+    return {name: jax.config.values[name] for name in names} | {
+        "jax_cpu_enable_async_dispatch": False
+    }
+
+
+def _work(pipe: Connection, plan: Plan, jax_settings: dict[str, Any]) -> None:
+    """A member's life: make the engine, then do what is asked until the pipe is closed."""
+    for name, value in jax_settings.items():
+        jax.config.update(name, value)
+    engine: Any = None
+    while True:
+        try:
+            request, argument = pipe.recv()
+        except (EOFError, OSError):  # closed, or its other end was killed
+            break
+        try:
+            if engine is None:
+                engine = _engine_of(plan)
+            answer = _answer(engine, request, argument)
+        except Exception as error:
+            answer = picklable(error)
+        try:
+            pipe.send(answer)
+        except OSError:
+            break
+    if engine is not None:
+        engine.close()
+
+
+def _engine_of(plan: Plan) -> Any:
+    world = planning.make_world(str(plan.env), plan.max_episode_steps)
+    agent = planning.make_agent(str(plan.agent), plan.settings, world)
+    return make_engine(agent, world, planning.make_params(world, plan.env_params), plan.seeds)
+
+
+def _answer(engine: Any, request: str, argument: Any) -> Any:
+    if request == "advance":
+        record = engine.advance(argument)
+        measured = engine.measure(record)
+        return jax.tree.map(np.asarray, record), measured, np.asarray(engine.fault_step)
+    if request == "state":
+        return _leaves(engine.state)
+    if request == "restore":
+        engine.state = _restored(engine.state, argument)
+        return None
+    if request == "interrupt":
+        return engine.interrupt(argument)
+    return getattr(engine, request)
+
+
+def _leaves(state: Any) -> list[Any]:
+    """A state as arrays of NumPy, to go through a pipe, which the structure might not."""
+    words = jax.random.key_data(state.agent_key)
+    leaves = jax.tree.leaves(state._replace(agent_key=words))
+    return [leaf if isinstance(leaf, bytes) else np.asarray(leaf) for leaf in leaves]
+
+
+def _restored(like: Any, leaves: list[Any]) -> Any:
+    """A state of the kind of `like`, from such leaves."""
+    kinds = jax.tree.leaves(like)
+    leaves = [
+        jnp.asarray(new) if isinstance(old, jax.Array) else new
+        for old, new in zip(kinds, leaves, strict=True)
+    ]
+    state = jax.tree.unflatten(jax.tree.structure(like), leaves)
+    return state._replace(agent_key=jax.random.wrap_key_data(state.agent_key))
+
+
+def _structure(agent: Agent, env: World, runs: int) -> Any:
+    """How the leaves of a state hang together."""
+    one = jax.tree.map(lambda leaf: leaf[0], spread(agent, runs))
+    space = env.observation_space
+    shape = (one.config.num_envs, *space.shape) if isinstance(agent, ActorCritic) else space.shape
+    first = jax.ShapeDtypeStruct(shape, space.dtype)
+    state = jax.eval_shape(lambda key, obs: one.init(key, obs), jax.random.key(0), first)
+    return jax.tree.structure(HostState(state, *[0] * 5, b""))  # pyright: ignore

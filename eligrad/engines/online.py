@@ -1,0 +1,237 @@
+"""One agent on one real stream: no environment object, one call for each observation.
+
+For a robot, a socket or a sensor: whatever hands over an observation and waits for an action::
+
+    agent = Online(QLambda(config, network), seed=0)
+    action = agent.observe(first_observation)
+    while True:
+        observation, reward, terminated, truncated = world(action)
+        action = agent.observe(observation, reward, terminated, truncated)
+
+After an end the action returned is None, and the next call hands over the first observation of
+the next episode. Memory is constant: nothing is kept but the state, and `save` writes just that.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import math
+import operator
+from pathlib import Path
+from typing import Any, SupportsFloat
+
+import jax
+import numpy as np
+
+from eligrad.agents import QLambda
+from eligrad.agents.streaming import Experience
+from eligrad.engines.devices import return_freed_memory
+from eligrad.engines.dispatch import Dispatch, KeyBlocks
+from eligrad.runs import checkpoint
+from eligrad.training.plan import settings_of
+
+
+class Online:
+    """An agent that learns as it goes, one observation at a time."""
+
+    def __init__(self, agent: Any, *, seed: int = 0) -> None:
+        if not isinstance(agent, QLambda):
+            raise TypeError(
+                f"agent is a {type(agent).__name__}; a QLambda of eligrad.agents is accepted, "
+                'QLambda(PRESETS["qrc"], default_network(shape, actions)) say'
+            )
+        self.agent = agent
+        self._key = jax.random.key(seed)
+        self._keys = KeyBlocks(self._key)
+        self.steps = 0
+        """Updates made so far."""
+        self._packed: Any = None
+        self._shape: tuple[int, ...] = ()
+        self._dtype: Any = None
+        self._ending: Experience | None = None
+        self._ready = False
+        self._init = jax.jit(lambda agent, key, obs: agent.init(key, obs))
+        self._interrupt = jax.jit(lambda agent, state, obs: agent.interrupt(state, obs))
+        self.td_error = math.nan
+        """Error of the last update."""
+
+    @property
+    def state(self) -> Any:
+        """The agent's state; None before the first observation."""
+        return None if self._packed is None else self._unpack(self._packed)
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        if self._packed is None:
+            dispatch = Dispatch(state)
+            self._pack = jax.jit(dispatch.pack)
+            self._unpack = jax.jit(dispatch.unpack)
+            self._choose = jax.jit(dispatch.choose, donate_argnums=1)
+            self._observe = jax.jit(dispatch.observe, donate_argnums=1)
+        self._packed = self._pack(state)
+
+    @property
+    def between_episodes(self) -> bool:
+        """Whether an episode has ended, and the first observation of the next is to come."""
+        return self._ending is not None
+
+    def observe(
+        self,
+        observation: Any,
+        reward: SupportsFloat = 0.0,
+        terminated: bool | np.bool_ = False,
+        truncated: bool | np.bool_ = False,
+    ) -> int | None:
+        """Takes in what the last action led to, learns from it, and returns the next action.
+
+        `reward`, `terminated` and `truncated` are those of the last action; the first observation
+        of an episode comes alone. Returns None where the episode ended.
+        """
+        observation = self._checked(observation)
+        reward = float(reward)
+        if not math.isfinite(reward):
+            raise ValueError(f"reward is {reward}; a finite number is accepted")
+        if self._packed is None:
+            return self._begin(observation, reward, bool(terminated or truncated))
+        if self._ending is not None:
+            self._refuse_at_first(reward, bool(terminated or truncated))
+            return self._learn(self._ending._replace(observation=observation))
+        experience = Experience(
+            reward=np.float32(reward),
+            terminated=np.bool_(terminated),
+            truncated=np.bool_(truncated),
+            next_observation=observation,
+            observation=observation,
+        )
+        if terminated or truncated:
+            # Learned from with the next episode's first observation, as in every other engine.
+            self._ending = experience
+            return None
+        return self._learn(experience)
+
+    def save(self, path: Path | str) -> None:
+        """Writes everything the agent is to one file; `load` goes on from there."""
+        if self.state is None:
+            raise ValueError("the agent has seen no observation yet: there is nothing to save")
+        header = {
+            "kind": "online",
+            "steps": self.steps,
+            "shape": list(self._shape),
+            "dtype": np.dtype(self._dtype).name,
+            "ending": self._ending is not None,
+            "settings": settings_of(self.agent.config),
+        }
+        checkpoint.save(Path(path), (self._key, self.state, self._ending), header)
+
+    @classmethod
+    def load(cls, path: Path | str, agent: Any) -> Online:
+        """The agent that was saved, if `agent` has the settings and network it was saved with.
+
+        If the stream went on meanwhile, hand the next observation over as the first of a new
+        episode: call `interrupt` with it in place of `observe`.
+        """
+        header = checkpoint.read_header(Path(path))
+        if header.get("kind") != "online":
+            raise checkpoint.CheckpointError(
+                f"{path} was saved by {header.get('kind', 'a training run')}; a file of "
+                "Online.save is accepted"
+            )
+        online = cls(agent)
+        ours = settings_of(agent.config)
+        for name, theirs in header.get("settings", ours).items():
+            if ours.get(name) != theirs:
+                raise checkpoint.CheckpointError(
+                    f"{path} was saved with {name} = {theirs}; that of agent is {ours.get(name)}"
+                )
+        blank = _blank_observation(header, Path(path))
+        online._shape, online._dtype = blank.shape, blank.dtype
+        ending = None
+        if header["ending"]:
+            ending = Experience(np.float32(0), np.bool_(0), np.bool_(0), blank, blank)
+        like = (online._key, online._init(agent, online._key, blank), ending)
+        (online._key, online.state, online._ending), _ = checkpoint.load(Path(path), like)
+        online._keys = KeyBlocks(online._key)
+        online.steps = header["steps"]
+        return online
+
+    def interrupt(self, observation: Any) -> int:
+        """Goes on in a new episode, of which this is the first observation; returns an action."""
+        if self._packed is None or self._ending is not None:
+            action = self.observe(observation)  # nothing is under way: an ordinary beginning
+            assert action is not None
+            return action
+        observation = self._checked(observation)
+        self.state = self._interrupt(self.agent, self.state, observation)
+        return self._next_action()
+
+    def _next_action(self) -> int:
+        key = self._keys.of(self.steps + 1).act
+        (action,) = self._replace_state(self._choose, (self.agent, self._packed, key), self.steps)
+        return int(action)
+
+    def _begin(self, observation: Any, reward: float, ended: bool) -> int:
+        self._refuse_at_first(reward, ended)
+        self.state = self._init(self.agent, jax.random.fold_in(self._key, 0), observation)
+        return self._next_action()
+
+    def _learn(self, experience: Experience) -> int:
+        number = self.steps + 1
+        update_key, act_key = self._keys.of(number).update, self._keys.of(number + 1).act
+        arguments = (self.agent, self._packed, update_key, act_key, experience)
+        action, error = self._replace_state(self._observe, arguments, number)
+        self.td_error = float(error)
+        if not self._ready:  # all programs are made
+            return_freed_memory()
+            self._ready = True
+        return int(action)
+
+    def _replace_state(self, program: Any, arguments: tuple[Any, ...], steps: int) -> list[Any]:
+        """Calls a program that uses up the state and returns the next one, and what else it does.
+
+        Ctrl-C at any moment leaves a whole agent behind, which can be saved: Python hears signals
+        between its own instructions, and there is none between this call and the keeping of what
+        it returned.
+        """
+        returned: collections.deque[Any] = collections.deque()
+        others: list[Any] = []
+        try:
+            returned.extend(itertools.starmap(program, (arguments,)))
+        finally:
+            if returned:
+                (self._packed, *others), self.steps, self._ending = returned[0], steps, None
+        return others
+
+    def _refuse_at_first(self, reward: float, ended: bool) -> None:
+        if reward != 0.0 or ended:
+            raise ValueError(
+                f"the first observation of an episode came with reward {reward} and ended={ended}; "
+                "it comes alone, since no action led to it"
+            )
+
+    def _checked(self, observation: Any) -> np.ndarray:
+        array = np.asarray(observation)
+        if self._dtype is None:
+            self._shape, self._dtype = array.shape, array.dtype
+        if array.shape != self._shape or array.dtype != self._dtype:
+            raise ValueError(
+                f"the observation has shape {array.shape} and dtype {array.dtype}; the first one "
+                f"had {self._shape} and {self._dtype}, and so must all"
+            )
+        if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+            where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+            raise ValueError(f"the observation is {array[where]} at {where}; finite is accepted")
+        return array
+
+
+def _blank_observation(header: dict[str, Any], path: Path) -> np.ndarray:
+    """Zeros of the shape and dtype that a file says; the file itself holds several as large."""
+    try:
+        shape, dtype = tuple(map(operator.index, header["shape"])), np.dtype(header["dtype"])
+        if dtype.kind in "biuf" and 0 <= math.prod(shape) <= path.stat().st_size:
+            return np.zeros(shape, dtype)
+    except (KeyError, TypeError, ValueError) as error:
+        raise checkpoint.DamagedCheckpointError(f"{path} is damaged: {error}") from error
+    raise checkpoint.DamagedCheckpointError(
+        f"{path} is damaged: its observations would be of shape {shape} and dtype {dtype}"
+    )

@@ -1,0 +1,246 @@
+"""The streaming engine: environment and agent in one compiled scan, any number of them at once.
+
+A run is one agent in one world. `begin` makes runs and `advance` moves all of them on by a number
+of steps: one program for all runs, which may differ in seed, settings and the environment's
+numbers, spread over the devices at hand. Every random number of step t comes from
+`fold_in(key, t)`, so that chunks of any size give the same run.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from eligrad.agents.streaming import Experience, StreamingAgent
+from eligrad.engines.dispatch import split_step_key
+from eligrad.engines.sharding import DeviceEngine, for_each_run, in_turn
+from eligrad.envs.core import Environment, Transition, step_autoreset
+from eligrad.runs.metrics import DIVERGED, Measured
+
+
+class StreamState(NamedTuple):
+    """One run at one moment: all of it, so that a saved state goes on as if nothing happened."""
+
+    agent: Any
+    env: Any
+    agent_key: PRNGKeyArray
+    env_key: PRNGKeyArray
+    step: Int[Array, ""]
+    episode_return: Float[Array, ""]
+    """Sum of the raw rewards of the episode so far."""
+    episode_length: Int[Array, ""]
+    fault_step: Int[Array, ""]
+    """First step at which the environment gave a number that is not finite, counted from 1; 0 if
+    its very first observation had one, -1 if all is well."""
+
+
+class StepRecord(NamedTuple):
+    """What a step leaves behind for the host; engines stack them to [runs, steps]."""
+
+    ended: Bool[Array | np.ndarray, "..."]
+    episode_return: Float[Array | np.ndarray, "..."]
+    episode_length: Int[Array | np.ndarray, "..."]
+    td_error: Float[Array | np.ndarray, "..."]
+
+
+def begin(
+    agent: StreamingAgent, env: Environment, params: Any, agent_seed: Array, env_seed: Array
+) -> StreamState:
+    """A run before its first step; agent and environment have seeds of their own."""
+    # Step numbers are folded into the keys from 1 on; 0 is the beginning.
+    agent_key, env_key = jax.random.key(agent_seed), jax.random.key(env_seed)
+    env_state, observation = env.reset(jax.random.fold_in(env_key, 0), params)
+    return StreamState(
+        agent=agent.init(jax.random.fold_in(agent_key, 0), observation),
+        env=env_state,
+        agent_key=agent_key,
+        env_key=env_key,
+        step=jnp.zeros((), jnp.int32),
+        episode_return=jnp.zeros((), jnp.float32),
+        episode_length=jnp.zeros((), jnp.int32),
+        fault_step=jnp.where(all_finite(observation), jnp.int32(-1), jnp.int32(0)),
+    )
+
+
+def advance(
+    agent: StreamingAgent,
+    env: Environment,
+    params: Any,
+    state: StreamState,
+    steps: int,
+    unroll: int = 1,
+) -> tuple[StreamState, StepRecord]:
+    """`steps` steps of one run, and the record of each; `unroll` of them in a round of the loop."""
+    numbers = state.step + 1 + jnp.arange(steps, dtype=jnp.int32)
+    # Made in one batch before the loop: key arithmetic inside it would cost more than the game.
+    agent_keys = jax.vmap(split_step_key, (None, 0))(state.agent_key, numbers)
+    env_keys = jax.vmap(lambda t: jax.random.fold_in(state.env_key, t))(numbers)
+
+    def step(carry: StreamState, keys: Any) -> tuple[StreamState, Array]:
+        carry, record = _step(agent, env, params, carry, *keys)
+        return carry, _pack(record)
+
+    keys = (agent_keys[:, 0], agent_keys[:, 1], env_keys)
+    state, packed = jax.lax.scan(step, state, keys, unroll=unroll)
+    return state, _unpack(packed)
+
+
+def _pack(record: StepRecord) -> Int[Array, "fields"]:
+    """A record as one vector of words: one write to memory in each step instead of four."""
+    bits = functools.partial(jax.lax.bitcast_convert_type, new_dtype=jnp.int32)
+    ended, episode_return, episode_length, td_error = record
+    return jnp.stack(
+        [ended.astype(jnp.int32), bits(episode_return), episode_length, bits(td_error)]
+    )
+
+
+def _unpack(words: Int[Array, "steps fields"]) -> StepRecord:
+    floats = functools.partial(jax.lax.bitcast_convert_type, new_dtype=jnp.float32)
+    ended, episode_return, episode_length, td_error = words.T
+    return StepRecord(ended != 0, floats(episode_return), episode_length, floats(td_error))
+
+
+def play(env: Environment, key: PRNGKeyArray, state: Any, action: Array, params: Any) -> Transition:
+    """One step of a world, without the state at an episode's end, which training does not read."""
+    world = step_autoreset(env, key, state, action, params)
+    # The barrier keeps the compiler from playing the game again wherever its outcome is read; and
+    # keeps all that goes through it.
+    return jax.lax.optimization_barrier(world._replace(next_state=None))
+
+
+def _step(
+    agent: StreamingAgent,
+    env: Environment,
+    params: Any,
+    state: StreamState,
+    act_key: PRNGKeyArray,
+    update_key: PRNGKeyArray,
+    env_key: PRNGKeyArray,
+) -> tuple[StreamState, StepRecord]:
+    chosen, action = agent.act(state.agent, act_key)
+    world = play(env, env_key, state.env, action, params)
+    learned, signals = agent.update(
+        chosen,
+        Experience(
+            reward=world.reward,
+            terminated=world.terminated,
+            truncated=world.truncated,
+            next_observation=world.next_observation,
+            observation=world.observation,
+        ),
+        update_key,
+    )
+    ended = world.terminated | world.truncated
+    record = StepRecord(
+        ended=ended,
+        episode_return=state.episode_return + world.reward,
+        episode_length=state.episode_length + 1,
+        td_error=signals.td_error,
+    )
+    step = state.step + 1
+    sound = jnp.isfinite(world.reward) & all_finite(world.next_observation)
+    sound &= all_finite(world.observation)
+    state = state._replace(
+        agent=learned,
+        env=world.state,
+        step=step,
+        episode_return=jnp.where(ended, 0.0, record.episode_return),
+        episode_length=jnp.where(ended, 0, record.episode_length),
+        fault_step=jnp.where(~sound & (state.fault_step < 0), step, state.fault_step),
+    )
+    return state, record
+
+
+def all_finite(observation: Array) -> Bool[Array, ""]:
+    """Whether every number is one; integers are."""
+    if not jnp.issubdtype(observation.dtype, jnp.floating):
+        return jnp.ones((), bool)
+    return jnp.all(jnp.isfinite(observation))
+
+
+class Runs(DeviceEngine):
+    """Many runs of one agent in one environment, advanced together.
+
+    `agents` is one agent or a batch of settings: a pytree whose numeric leaves have a leading axis
+    of the length of `agent_seeds`.
+    """
+
+    def __init__(
+        self,
+        agents: Any,
+        env: Environment,
+        params: Any,
+        agent_seeds: np.ndarray,
+        env_seeds: np.ndarray,
+    ) -> None:
+        self.count = len(agent_seeds)
+        self.agents = spread(agents, self.count)
+        self.params = spread(params, self.count, like=env.default_params())
+        self.env = env
+        self._begin(lambda agent, *run: begin(agent, env, *run), agent_seeds, env_seeds)
+        self._advance = jax.jit(self._advance_all, static_argnums=3, donate_argnums=2)
+
+    def _advance_all(
+        self, agents: Any, params: Any, state: StreamState, steps: int
+    ) -> tuple[StreamState, StepRecord]:
+        # Two steps in a round write the parameters from one place to another and back. A single one
+        # must end where it began: an accelerator then copies them, a quarter of a step's time.
+        unroll = 1 if in_turn(self._shares.sharding) else 2
+        return for_each_run(
+            lambda agent, params, state: advance(agent, self.env, params, state, steps, unroll),
+            self._shares.sharding,
+            in_place=True,
+        )(agents, params, state)
+
+    def advance(self, steps: int) -> StepRecord:
+        """Moves all runs on; returns records of shape [runs, steps]."""
+        self._state, records = self._advance(*self._settings, self._state, steps)
+        return self._shares.drop(records)
+
+    def measure(self, record: StepRecord) -> Measured:
+        """What a chunk's record says beside its episodes."""
+        return measure_steps(self.agents, self._shares.drop(self._state.step), record)
+
+
+def measure_steps(agents: Any, step: Any, record: StepRecord) -> Measured:
+    """TD errors and exploration of a chunk that ended at `step`."""
+    size = np.abs(np.asarray(record.td_error).astype(np.float64))
+    epsilon = np.asarray(jax.vmap(lambda agent, step: agent.epsilon(step))(agents, step))
+    with np.errstate(over="ignore"):
+        told = {
+            "mean_abs_td_error": size.mean(axis=1).astype(np.float32),
+            "max_abs_td_error": size.max(axis=1).astype(np.float32),
+            "epsilon": epsilon,
+        }
+    return Measured(told, ~(size <= DIVERGED), f"ε {epsilon.mean():.2f}")
+
+
+def spread(tree: PyTree, count: int, like: PyTree = None) -> PyTree:
+    """Numbers that all runs share, given to each of them.
+
+    A leaf of the rank it has in `like` (0 without it) is shared; one axis more, and it has a value
+    for each run already.
+    """
+
+    def leaf(value: Any, rank: int) -> Array:
+        array = jnp.asarray(value)
+        if array.ndim == rank:
+            return jnp.broadcast_to(array, (count, *array.shape))
+        if array.ndim != rank + 1 or array.shape[0] != count:
+            raise ValueError(
+                f"a setting has shape {array.shape} for {count} runs; one value of rank {rank}, "
+                "or one for each run, is accepted"
+            )
+        return array
+
+    if like is None:
+        return jax.tree.map(lambda value: leaf(value, 0), tree)
+    given, wanted = jax.tree.structure(tree), jax.tree.structure(like)
+    if given != wanted:
+        raise ValueError(f"params have structure {given}; that of default_params() is {wanted}")
+    return jax.tree.map(lambda value, one: leaf(value, jnp.ndim(one)), tree, like)

@@ -1,0 +1,7 @@
+"""The training loop: `train` and `resume`, callbacks, progress, loggers, evaluation, videos."""
+
+from eligrad.training.interruption import Interrupted
+from eligrad.training.run import prepare, resume, train
+from eligrad.training.session import Callback, Result, Session
+
+__all__ = ["Callback", "Interrupted", "Result", "Session", "prepare", "resume", "train"]

@@ -1,0 +1,65 @@
+"""Callbacks between chunks: stop early, evaluate, keep the best. A function of your own is one too.
+
+def stop_when_late(session):
+    return session.step < 50_000  # False ends training
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from eligrad.training import archive
+from eligrad.training.evaluation import evaluate
+from eligrad.training.plan import make_params, whole_number
+from eligrad.training.session import Session
+
+RECENT = 20
+"""Episodes of each run that count as recent."""
+
+
+class StopAtReturn:
+    """Ends training once the recent episodes of every run have at least this mean return."""
+
+    def __init__(self, threshold: float) -> None:
+        self.threshold = threshold
+
+    def __call__(self, session: Session) -> bool:
+        """Whether to go on."""
+        episodes = session.tables().episodes
+        run, returns = np.asarray(episodes["run"]), np.asarray(episodes["return"])
+        recent = [returns[run == one][-RECENT:] for one in range(session.engine.count)]
+        reached = (len(r) == RECENT and r.mean() >= self.threshold for r in recent)
+        return not all(reached)
+
+
+class EvaluateEvery:
+    """Plays whole episodes without learning, about every so many steps.
+
+    `history` has a pair for each time: the step, and returns of shape [runs, episodes]. With
+    `keep_best` all runs are saved there when their mean return is the highest so far.
+    """
+
+    def __init__(
+        self, steps: int | float, *, episodes: int = 10, keep_best: str | Path | None = None
+    ) -> None:
+        self.steps, self.episodes = whole_number("steps", steps), episodes
+        self.keep_best = None if keep_best is None else Path(keep_best)
+        self.history: list[tuple[int, np.ndarray]] = []
+        self._due = self.steps
+
+    def __call__(self, session: Session) -> None:
+        """Evaluates where it is time for it."""
+        if session.step < self._due:
+            return
+        self._due = session.step - session.step % self.steps + self.steps
+        agents = session.engine.state.agent
+        params = make_params(session.env, session.plan.env_params)
+        returns = evaluate(
+            session.agent, session.env, agents, episodes=self.episodes, params=params
+        )
+        best = max((r.mean() for _, r in self.history), default=-np.inf)
+        self.history.append((session.step, returns))
+        if self.keep_best is not None and returns.mean() > best:
+            archive.save(session, self.keep_best)

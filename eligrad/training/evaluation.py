@@ -1,0 +1,123 @@
+"""Playing without learning: episodes of trained agents, with their statistics frozen."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from eligrad.engines.stream import spread
+from eligrad.envs import Environment, HostEnvironment
+from eligrad.envs.core import step_autoreset
+from eligrad.training.plan import Agent, World, env_seeds, whole_number
+
+LIMIT = 100_000
+"""Steps after which an episode that does not end is left, unless told otherwise."""
+
+
+def choose(agent: Agent, state: Any, observation: Any, key: PRNGKeyArray, greedy: bool) -> Array:
+    """What one agent does in one raw observation."""
+    if greedy:
+        return agent.greedy_action(state, observation)
+    return agent.sampled_action(state, observation, key)
+
+
+def evaluate(
+    agent: Agent,
+    env: World,
+    states: Any,
+    *,
+    episodes: int = 10,
+    seed: int = 0,
+    greedy: bool = True,
+    params: Any = None,
+    max_steps: int = LIMIT,
+) -> Float[np.ndarray, "runs episodes"]:
+    """Returns of whole episodes of each run, without learning.
+
+    `states` are those of the agents, with a leading axis of runs. Nothing of them changes. An
+    episode that does not end is left after `max_steps`, its return so far counted.
+    """
+    episodes, max_steps = whole_number("episodes", episodes), whole_number("max_steps", max_steps)
+    if isinstance(env, HostEnvironment):
+        return _in_gymnasium(agent, env, states, episodes, seed, greedy, max_steps)
+    params = env.default_params() if params is None else params
+    keys = jax.random.split(jax.random.key(seed), episodes)
+
+    def play(run: tuple[Agent, Any]) -> Float[Array, " episodes"]:
+        one = functools.partial(_episode, run[0], env, params, greedy, max_steps, run[1])
+        return jax.vmap(one)(keys)
+
+    agents = spread(agent, len(jax.tree.leaves(states)[0]))
+    return np.asarray(jax.jit(functools.partial(jax.lax.map, play))((agents, states)))
+
+
+def _episode(
+    agent: Agent,
+    env: Environment,
+    params: Any,
+    greedy: bool,
+    max_steps: int,
+    state: Any,
+    key: PRNGKeyArray,
+) -> Float[Array, ""]:
+    """The return of one episode."""
+
+    def step(carry: Any) -> Any:
+        number, _, env_state, observation, total = carry
+        act_key, env_key = jax.random.split(jax.random.fold_in(key, number))
+        action = choose(agent, state, observation, act_key, greedy)
+        world = step_autoreset(env, env_key, env_state, action, params)
+        ended = world.terminated | world.truncated
+        total = total + world.reward.astype(jnp.float32)
+        return number + 1, ended, world.state, world.observation, total
+
+    def goes_on(carry: Any) -> Array:
+        return ~carry[1] & (carry[0] <= max_steps)
+
+    first = env.reset(jax.random.fold_in(key, 0), params)
+    begun = (jnp.int32(1), jnp.zeros((), bool), *first, jnp.zeros((), jnp.float32))
+    return jax.lax.while_loop(goes_on, step, begun)[-1]
+
+
+def _in_gymnasium(
+    agent: Agent,
+    env: HostEnvironment,
+    states: Any,
+    episodes: int,
+    seed: int,
+    greedy: bool,
+    max_steps: int,
+) -> np.ndarray:
+    """One copy for each run, stepped together until every run has its episodes.
+
+    Copies are begun anew all at once or not at all. A run that left an episode waits therefore
+    until the others have theirs, or have left one as well: so that none is broken off for another.
+    """
+    runs = len(jax.tree.leaves(states)[0])
+    agents = spread(agent, runs)
+    act = jax.jit(jax.vmap(functools.partial(choose, greedy=greedy)))
+    returns: list[list[float]] = [[] for _ in range(runs)]
+    with env.open(runs) as copies:
+        key, number, first_seed = jax.random.key(seed), 0, seed
+        while min(map(len, returns)) < episodes:
+            seeds = env_seeds([first_seed + run for run in range(runs)])
+            observation = copies.reset([int(each) for each in seeds])
+            total, length, left = np.zeros(runs), np.zeros(runs, int), np.zeros(runs, bool)
+            while any(not left[run] and len(returns[run]) < episodes for run in range(runs)):
+                number += 1
+                keys = jax.random.split(jax.random.fold_in(key, number), runs)
+                world = copies.step(np.asarray(act(agents, states, jnp.asarray(observation), keys)))
+                observation, total, length = world.observation, total + world.reward, length + 1
+                ended = world.terminated | world.truncated
+                over = ~left & (ended | (length == max_steps))
+                for run in np.flatnonzero(over):
+                    returns[run].append(float(total[run]))
+                left |= over & ~ended
+                total, length = np.where(over, 0.0, total), np.where(over, 0, length)
+            first_seed += runs
+    return np.array([each[:episodes] for each in returns], np.float32)

@@ -1,0 +1,214 @@
+"""Metrics sent elsewhere while training goes on: TensorBoard and W&B, fed with the folder's rows.
+
+Every run is one of its own there, also those that are trained together. A sink's files lie in the
+folder that they are trained into.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from eligrad.envs.optional import import_optional
+from eligrad.runs.metrics import Tables
+
+EXTRA = "sinks"
+"""The extra of eligrad that brings both packages."""
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Where metrics can be sent to."""
+
+    def write(self, tables: Tables, step: int) -> None:
+        """Sends the rows of the chunk that ended with this step."""
+        ...
+
+    def close(self) -> None:
+        """Sends what is still on its way."""
+        ...
+
+
+class Subject(NamedTuple):
+    """What a sink is told of a run before its first rows."""
+
+    folder: Path
+    title: str
+    config: dict[str, Any]
+    """What `config.json` says."""
+    step: int
+    """Where this session begins; whatever was sent of later steps is about to be sent again."""
+
+    @property
+    def names(self) -> list[str]:
+        """One for each run: its seed, and its place where several have one seed."""
+        seeds = self.config["plan"]["seeds"]
+        if len(set(seeds)) == len(seeds):
+            return [f"seed-{seed}" for seed in seeds]
+        return [f"run-{place}-seed-{seed}" for place, seed in enumerate(seeds)]
+
+
+def scalars(tables: Tables) -> dict[int, dict[str, float]]:
+    """For each run of one chunk: its diagnostics, and the means of the episodes it ended.
+
+    Where no episode ended, or a diagnostic is null, there is no entry.
+    """
+    found: dict[int, dict[str, float]] = {}
+    episodes = {name: tables.episodes[name].to_numpy() for name in ("run", "return", "length")}
+    for row in tables.chunks.to_pylist():
+        found[row["run"]] = numbers = {
+            f"chunk/{name}": float(value)
+            for name, value in row.items()
+            if name not in ("run", "seed", "step") and value is not None
+        }
+        mine = episodes["run"] == row["run"]
+        if mine.any():
+            numbers["episode/count"] = float(mine.sum())
+            for name in ("return", "length"):
+                numbers[f"episode/{name}"] = float(np.mean(episodes[name][mine]))
+    return found
+
+
+class TensorBoard:
+    """Event files in `RUN/tensorboard/`; needs TensorBoard, not TensorFlow."""
+
+    def __init__(self, subject: Subject) -> None:
+        def of_package(module: str) -> Any:
+            return import_optional(
+                f"tensorboard.{module}", extra=EXTRA, purpose="the sink 'tensorboard'"
+            )
+
+        writers = of_package("summary.writer.event_file_writer")
+        events = of_package("compat.proto.event_pb2")
+        self._event = events.Event
+        self._summary = of_package("compat.proto.summary_pb2").Summary
+        base = subject.folder / "tensorboard"
+        self._writers = [writers.EventFileWriter(str(base / name)) for name in subject.names]
+        if subject.step:
+            # TensorBoard forgets what an earlier session wrote from the given step on.
+            restart = events.Event(
+                step=subject.step + 1,
+                session_log=events.SessionLog(status=events.SessionLog.START),
+            )
+            for writer in self._writers:
+                writer.add_event(restart)
+
+    def write(self, tables: Tables, step: int) -> None:
+        """Adds one event for each run."""
+        for run, row in scalars(tables).items():
+            values = [self._summary.Value(tag=tag, simple_value=row[tag]) for tag in row]
+            event = self._event(step=step, summary=self._summary(value=values))
+            self._writers[run].add_event(event)
+
+    def close(self) -> None:
+        """Writes what is still in memory."""
+        for writer in self._writers:
+            writer.close()
+
+
+class WandB:
+    """W&B runs in one group; WANDB_MODE=offline keeps all in `RUN/wandb`."""
+
+    def __init__(self, subject: Subject) -> None:
+        wandb = import_optional("wandb", extra=EXTRA, purpose="the sink 'wandb'")
+        plan, begun = subject.config["plan"], subject.config["sessions"][0]["started"]
+        self._runs = []
+        for place, name in enumerate(subject.names):
+            # The same in every session of a run, so that W&B goes on with what it has.
+            identity = f"{subject.folder.resolve()} {begun} {name}"
+            run = wandb.init(
+                dir=str(subject.folder),
+                project="eligrad",
+                group=subject.folder.name,
+                name=f"{subject.title}, {name}",
+                id=hashlib.sha256(identity.encode()).hexdigest()[:16],
+                resume="allow",
+                config=_of_run(plan, place),
+                # Several runs report at the same time.
+                reinit="create_new",
+                settings=wandb.Settings(console="off"),
+            )
+            # W&B counts calls of `log` and wants them to rise; a resumed run may go back.
+            run.define_metric("*", step_metric="step")
+            self._runs.append(run)
+
+    def write(self, tables: Tables, step: int) -> None:
+        """Logs one row for each run."""
+        for run, row in scalars(tables).items():
+            self._runs[run].log(row | {"step": step})
+
+    def close(self) -> None:
+        """Hands over the rest; W&B keeps the process until all is sent or on disk."""
+        for run in self._runs:
+            run.finish()
+
+
+def _of_run(plan: dict[str, Any], place: int) -> dict[str, Any]:
+    """The plan of one run alone."""
+    settings = {
+        name: value[place] if isinstance(value, list) else value
+        for name, value in plan["settings"].items()
+    }
+    others = {name: value for name, value in plan.items() if name != "seeds"}
+    return others | {"seed": plan["seeds"][place], "settings": settings}
+
+
+SINKS: dict[str, Callable[[Subject], Sink]] = {"tensorboard": TensorBoard, "wandb": WandB}
+"""The sinks, by the name of the package that each of them needs."""
+
+
+def check_sinks(names: Sequence[str], folder: Path | None) -> None:
+    """Refuses names that are unknown and sinks that cannot work here, before any work starts."""
+    for name in names:
+        if name not in SINKS:
+            known = " and ".join(map(repr, SINKS))
+            raise ValueError(f"sinks has {name!r}; {known} are accepted")
+        if folder is None:
+            raise ValueError(f"sinks are {list(names)}, but without `out` they have no folder")
+        import_optional(name, extra=EXTRA, purpose=f"the sink {name!r}")
+
+
+class Sinks:
+    """Several sinks as one. One that fails is left, with a warning, and training goes on."""
+
+    def __init__(self) -> None:
+        self._working: dict[str, Sink] = {}
+
+    def open(self, names: Sequence[str], subject: Subject) -> None:
+        """Begins to send to the sinks of these names."""
+        for name in dict.fromkeys(names):
+            try:
+                self._working[name] = SINKS[name](subject)
+            except Exception as error:
+                _warn(name, error)
+
+    def write(self, tables: Tables, step: int) -> None:
+        """Sends the rows of the chunk that ended with this step to all sinks that still work."""
+        for name, sink in list(self._working.items()):
+            try:
+                sink.write(tables, step)
+            except Exception as error:
+                _warn(name, error)
+                del self._working[name]
+
+    def close(self) -> None:
+        """Closes all sinks that still work."""
+        for name, sink in self._working.items():
+            try:
+                sink.close()
+            except Exception as error:
+                _warn(name, error)
+        self._working = {}
+
+
+def _warn(name: str, error: Exception) -> None:
+    warnings.warn(
+        f"the sink {name!r} failed ({type(error).__name__}: {error}); training goes on without it, "
+        "and the run folder has every row",
+        stacklevel=3,
+    )

@@ -1,0 +1,68 @@
+"""The progress bar: steps, steps per second, time left, mean return, and a word of the engine."""
+
+from __future__ import annotations
+
+import collections
+import sys
+import time
+from types import TracebackType
+
+import numpy as np
+from tqdm import tqdm
+
+from eligrad.runs.metrics import Tables
+
+RECENT = 20
+"""Episodes for each run that the mean return shown is taken over."""
+
+
+def keep_steady(bar: tqdm) -> None:
+    """Lets a bar go by a clock that nobody sets: speed and time left are right however others are.
+
+    tqdm has no option for it.
+    """
+    bar._time = time.monotonic  # pyright: ignore[reportAttributeAccessIssue]
+    bar.start_t = bar.last_print_t = time.monotonic()
+
+
+class Progress:
+    """A bar over the steps of a run; nothing at all with `show=False`."""
+
+    def __init__(self, title: str, runs: int, steps: int, begun_at: int, show: bool) -> None:
+        self._title = title if runs == 1 else f"{title} × {runs}"
+        self._returns: collections.deque[float] = collections.deque(maxlen=RECENT * runs)
+        self._bar = tqdm(
+            desc=f"{self._title}: compiling",
+            total=steps,
+            initial=begun_at,
+            unit="step",
+            unit_scale=True,
+            dynamic_ncols=True,
+            disable=not show,
+            # A log file keeps every line that a terminal would overwrite.
+            mininterval=0.2 if sys.stderr.isatty() else 10.0,
+        )
+        keep_steady(self._bar)
+        self._compiled = False
+
+    def advance(self, steps: int, tables: Tables, headline: str) -> None:
+        """Shows that a chunk of so many steps is done."""
+        if not self._compiled:
+            self._compiled = True
+            self._bar.unpause()  # the time left is no matter of compiling
+            self._bar.set_description(self._title, refresh=False)
+        self._returns.extend(tables.episodes["return"].to_numpy())
+        mean = f"{np.mean(self._returns):.4g}" if self._returns else "–"
+        self._bar.set_postfix_str(f"return {mean}, {headline}", refresh=False)
+        self._bar.update(steps)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.close()

@@ -1,0 +1,146 @@
+"""One trained agent out of a run folder or a saved file, read without touching either.
+
+A run may be read while another process trains it: nothing is written, removed or put aside.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from eligrad.agents import ActorCritic
+from eligrad.envs import HostEnvironment, make
+from eligrad.runs import checkpoint
+from eligrad.runs.checkpoint import DamagedCheckpointError
+from eligrad.runs.folder import RunFolder
+from eligrad.runs.metrics import Tables
+from eligrad.runs.summary import best_run
+from eligrad.runs.tables import from_bytes
+from eligrad.training import archive
+from eligrad.training import plan as planning
+from eligrad.training.plan import Agent, Plan, World
+
+Which = int | Literal["best"]
+"""A seed of the run, or the one whose last episodes had the highest mean return."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Saved:
+    """One agent as it was saved, and the world it was trained in."""
+
+    agent: Agent
+    state: Any
+    env: World
+    params: Any
+    title: str
+    seed: int
+    step: int
+    """Environment steps that it had learned from."""
+
+
+def read_agent(run: str | Path, seed: Which = "best", *, frames: bool = False) -> Saved:
+    """The agent of a run folder's newest sound checkpoint, or of a file that a facade saved.
+
+    With `frames`, an environment of Gymnasium is made so that it draws itself.
+    """
+    path = Path(run)
+    if path.is_dir():
+        return _from_folder(path, seed, frames)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no run {path}")
+    with checkpoint.Reader(path) as reader:
+        plan = archive.plan_in_header(reader.about["header"], path)
+        tables = Tables(
+            *(
+                from_bytes(reader.array(name).tobytes(), name, plan.seeds, path)
+                for name in Tables._fields
+            )
+        )
+        return _read(reader, plan, path, tables, seed, frames, "state/agent")
+
+
+def _from_folder(path: Path, seed: Which, frames: bool) -> Saved:
+    # Not RunFolder.open and restore, which clear away what a training in progress still needs.
+    folder = RunFolder(path)
+    if not (path / "config.json").is_file():
+        raise FileNotFoundError(f"{path} is no run: it has no config.json")
+    plan = planning.plan_in_file(folder.config["plan"], path / "config.json")
+    trouble: Exception = FileNotFoundError(
+        f"{path} has no checkpoint yet; the first is written at step {plan.checkpoint_every:,}"
+    )
+    for file in reversed(folder.checkpoints()):
+        try:
+            with checkpoint.Reader(file) as reader:
+                return _read(reader, plan, path, folder.tables(), seed, frames, "agent")
+        # Damaged, or replaced by a newer one at this very moment.
+        except (DamagedCheckpointError, FileNotFoundError) as error:
+            trouble = error
+    raise trouble
+
+
+def _read(
+    reader: checkpoint.Reader,
+    plan: Plan,
+    path: Path,
+    tables: Tables,
+    seed: Which,
+    frames: bool,
+    at: str,
+) -> Saved:
+    step = reader.about["header"]["step"]
+    if plan.agent is None or plan.env is None:
+        raise ValueError(
+            "the run has an agent or environment that was made by hand in Python; record it there, "
+            "with eligrad.training.recording.record(agent, state, env)"
+        )
+    if seed == "best":
+        index = best_run(tables, plan.seeds, step)
+    elif seed in plan.seeds:
+        index = plan.seeds.index(seed)
+    else:
+        raise ValueError(f'seed is {seed}; "best", or one of {plan.seeds}, is accepted')
+    env = planning.world_of(plan, path)
+    settings = {k: v[index] if isinstance(v, list) else v for k, v in plan.settings.items()}
+    agent = planning.make_agent(plan.agent, settings, env)
+    state = _agent_state(reader, agent, env, index, len(plan.seeds), at)
+    if frames and isinstance(env, HostEnvironment):
+        env = _drawing_itself(plan.env, plan.max_episode_steps)
+    return Saved(
+        agent=agent,
+        state=state,
+        env=env,
+        params=planning.make_params(env, plan.env_params),
+        title=planning.title(plan, env),
+        seed=plan.seeds[index],
+        step=step,
+    )
+
+
+def _agent_state(
+    reader: checkpoint.Reader, agent: Agent, env: World, index: int, count: int, at: str
+) -> Any:
+    """The state of one agent out of `count`; no other leaf of the file is read."""
+    shape, dtype = tuple(env.observation_space.shape), env.observation_space.dtype
+    if isinstance(agent, ActorCritic):
+        shape = (agent.config.num_envs, *shape)
+    observation = jax.ShapeDtypeStruct(shape, dtype)
+    like = jax.eval_shape(agent.init, jax.eval_shape(jax.random.key, 0), observation)
+    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+    restored = []
+    for path, leaf in leaves:
+        name = f"{at}/{jax.tree_util.keystr(path, simple=True, separator='/')}"
+        every = jax.ShapeDtypeStruct((count, *leaf.shape), leaf.dtype)
+        restored.append(jnp.asarray(reader.leaf(name, every)[index]))
+    return jax.tree.unflatten(structure, restored)
+
+
+def _drawing_itself(name: str, max_episode_steps: int | None) -> World:
+    try:
+        return make(name, max_episode_steps=max_episode_steps, render_mode="rgb_array")
+    # Whatever an environment of somebody else's raises when it is asked for pictures.
+    except Exception as error:
+        raise ValueError(f"{name!r} cannot be drawn: {error}") from error

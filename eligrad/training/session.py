@@ -1,0 +1,220 @@
+"""Training from the host: chunk after chunk of an engine, with everything written down between."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from jax.errors import JaxRuntimeError
+
+from eligrad.engines.devices import return_freed_memory
+from eligrad.engines.engine import Engine
+from eligrad.engines.faults import EnvironmentFault, chunk_failed
+from eligrad.engines.simulators import HostEngine
+from eligrad.runs import plot as figure
+from eligrad.runs.checkpoint import CheckpointError
+from eligrad.runs.folder import RunFolder
+from eligrad.runs.metrics import EpisodeRecord, Tables, tables_of_chunk
+from eligrad.runs.provenance import provenance
+from eligrad.runs.summary import summarise
+from eligrad.training import plan as planning
+from eligrad.training.interruption import Interrupted, Interruption, wait
+from eligrad.training.loggers import Sinks, Subject
+from eligrad.training.plan import Agent, Plan, World
+from eligrad.training.progress import Progress
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What training leaves behind."""
+
+    agent: Agent
+    state: Any
+    """The last state of all runs; `state.agent` is that of the agents."""
+    episodes: pa.Table
+    """Columns run, seed, step, return, length; `.to_pandas()` makes a data frame of it."""
+    chunks: pa.Table
+    summary: dict[str, Any]
+    folder: Path | None
+
+
+Callback = Callable[["Session"], bool | None]
+"""Called after each chunk; training ends where it returns False."""
+
+
+class Session:
+    """One session of one run; `run` may be called again, with more steps in the plan."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        agent: Agent,
+        env: World,
+        engine: Engine,
+        folder: RunFolder | None = None,
+        progress: bool = False,
+        sinks: Sequence[str] = (),
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        self.plan, self.agent, self.env, self.folder = plan, agent, env, folder
+        self.title = planning.title(plan, env)
+        self.show_progress = progress
+        self.sink_names, self.sinks = sinks, Sinks()
+        self.callbacks = callbacks
+        self.clock = time.perf_counter()
+        self.engine = engine
+        self.restored = False
+        self.seconds: list[float] = []
+        self.step, self.saved_step = 0, 0
+        self.saved, self.unsaved = list[Tables](), list[Tables]()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What the folder's `config.json` says of the run itself."""
+        return {"plan": dataclasses.asdict(self.plan)}
+
+    def run(self) -> Result:
+        """Trains to the end of the plan, or until a signal or a callback says so."""
+        # From before the first file is written: a signal never leaves a run unsaid.
+        held = contextlib.nullcontext() if self.folder is None else self.folder.held()
+        with Interruption() as interruption, held:
+            if self.folder is not None and not self.restored:
+                self._restore(self.folder)
+            elif self.folder is not None:  # the plan may have grown
+                self.folder.write_config(self.folder.config | self.config)
+            self.restored = True
+            runs, steps = self.engine.count, self.plan.steps
+            with Progress(self.title, runs, steps, self.step, self.show_progress) as bar:
+                wanted = True
+                while wanted and self.step < steps and interruption.signal_number is None:
+                    self._advance(bar)
+                    if self.step % self.plan.checkpoint_every == 0:
+                        self._save()
+                    answers = [callback(self) for callback in self.callbacks]
+                    # Nothing is no answer; a NumPy False is as good as another.
+                    wanted = all(answer is None or answer for answer in answers)
+                self._save()
+                result = self._conclude()
+        # In the last chunk, too: whoever called this has more to stop than this run.
+        if interruption.signal_number is not None:
+            raise Interrupted(interruption.signal_number, self.step, result.folder)
+        return result
+
+    def tables(self) -> Tables:
+        """All metrics so far."""
+        return Tables.join([*self.saved, *self.unsaved])
+
+    def close(self) -> None:
+        """Frees what the engine and the sinks hold."""
+        self.sinks.close()
+        self.engine.close()
+
+    def _restore(self, folder: RunFolder) -> None:
+        begun = folder.config if (folder.path / "config.json").exists() else {"sessions": []}
+        step, state = folder.restore(self.engine.state)
+        if step > self.plan.steps:
+            raise ValueError(
+                f"steps is {self.plan.steps}, but {folder.path} is at step {step} already"
+            )
+        self.go_on_from(step, state, folder.checkpoint_at(step))
+        self.saved = [folder.tables()]
+        session = provenance() | {"from_step": self.step}
+        folder.write_config(self.config | {"sessions": [*begun["sessions"], session]})
+        self.sinks.open(self.sink_names, Subject(folder.path, self.title, folder.config, self.step))
+
+    def go_on_from(self, step: int, state: Any, path: Path) -> None:
+        """Takes the state of a step that was saved to a file; where to, a refusal says."""
+        try:
+            self.engine.state = state
+        except ValueError as error:  # its simulators are not those at hand
+            raise CheckpointError(f"{path} cannot be restored: {error}") from error
+        self.step = self.saved_step = step
+        if step and isinstance(self.engine, HostEngine) and not self.engine.state.simulators:
+            warnings.warn(
+                f"the state of {self.env.name!r} cannot be restored ({self.engine.obstacle}); "
+                "all runs go on in new episodes",
+                stacklevel=4,
+            )
+            self.engine.interrupt(planning.env_seeds(self.plan.seeds, step))
+
+    def _advance(self, bar: Progress) -> None:
+        """One chunk; chunks end at the same steps however often a run was stopped."""
+        begun_at = self.step
+        steps = min(self.plan.chunk - begun_at % self.plan.chunk, self.plan.steps - begun_at)
+        try:
+            record = self.engine.advance(steps)
+            wait(record)
+            self._check_faults(record)
+        except (MemoryError, JaxRuntimeError) as error:
+            raise chunk_failed(error, self.env.name, (begun_at + 1, begun_at + steps)) from error
+        if not self.seconds:  # all programs are made
+            return_freed_memory()
+        self.step += steps
+        # All time is some chunk's: that of making the engine, too, and of writing files.
+        self.clock, before = time.perf_counter(), self.clock
+        self.seconds.append(seconds := self.clock - before)
+        measured = self.engine.measure(record)
+        tables = tables_of_chunk(record, measured, self.plan.seeds, begun_at, seconds)
+        self.unsaved.append(tables)
+        self.sinks.write(tables, self.step)
+        bar.advance(steps, tables, measured.headline)
+
+    def _check_faults(self, record: EpisodeRecord) -> None:
+        steps = np.asarray(self.engine.fault_step)
+        faulty = np.flatnonzero(steps >= 0)
+        if not faulty.size:
+            return
+        run = faulty[np.argmin(steps[faulty])]
+        returns = np.asarray(record.episode_return)[run, : max(0, steps[run] - self.step)]
+        wrong = returns[~np.isfinite(returns)]
+        culprit = f"a reward ({wrong[0]})" if wrong.size else "an observation"
+        kept = ""
+        if self.folder is not None and self.saved_step:
+            kept = f"; the checkpoint of step {self.saved_step:,} is kept in {self.folder.path}"
+        raise EnvironmentFault(
+            f"{self.env.name!r} gave {culprit} that is not finite, to seed "
+            f"{self.plan.seeds[run]} at step {steps[run]:,}{kept}"
+        )
+
+    def _save(self) -> None:
+        if self.saved_step == self.step:
+            return
+        tables = Tables.join(self.unsaved)
+        if self.folder is not None:
+            self.folder.save(self.step, self.engine.state, tables, self.config)
+        # As they are: joined, all rows of the run would be copied each time.
+        self.saved_step, self.saved, self.unsaved = self.step, [*self.saved, tables], []
+        return_freed_memory()
+
+    def _conclude(self) -> Result:
+        tables = self.tables()
+        summary = summarise(tables, self.plan.seeds, self.step) | {
+            "title": self.title,
+            "finished": self.step == self.plan.steps,
+            "startup_seconds": self._startup_seconds(),
+        }
+        result = Result(
+            agent=self.agent,
+            state=self.engine.state,
+            episodes=tables.episodes,
+            chunks=tables.chunks,
+            summary=summary,
+            folder=None if self.folder is None else self.folder.path,
+        )
+        if self.folder is not None:
+            self.folder.write_summary(summary)
+            if self.step:
+                figure.draw(tables, self.plan.seeds, self.step, self.title, self.folder.curve)
+        return result
+
+    def _startup_seconds(self) -> float:
+        """Compiling, for the most part: what the first chunk took longer than the others."""
+        first, *others = self.seconds or [0.0]
+        return max(0.0, first - float(np.median(others or [0.0])))
