@@ -24,6 +24,7 @@ from eligrad.rules.convenience import (
 from eligrad.rules.cuts import Cut, TraceCut, trace_cut
 from eligrad.rules.lambda_errors import lambda_error_gradients, lambda_errors
 from eligrad.rules.registry import get, names, register
+from eligrad.rules.regularizers import Head, Regularize
 from eligrad.rules.rule import Rule, Traces, Update
 from eligrad.rules.td_errors import (
     expected_sarsa_td_error,
@@ -38,6 +39,8 @@ from eligrad.rules.td_errors import (
 __all__ = [
     "BackwardStep",
     "Cut",
+    "Head",
+    "Regularize",
     "Rule",
     "TraceCut",
     "Traces",

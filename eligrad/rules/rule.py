@@ -24,6 +24,7 @@ from eligrad.rules.lambda_errors import (
     lambda_error_gradients,
     lambda_errors,
 )
+from eligrad.rules.regularizers import Head, Regularize, Regularizer, check_names
 from eligrad.rules.td_errors import td_error
 
 
@@ -67,7 +68,20 @@ class Rule:
     traces_w: bool
     """Whether the backward view keeps a trace of ∇V."""
     default_beta: float = 0.0
-    """Regularisation of theta where the caller names none."""
+    """Regularisation of h where the caller names none; 0 for a rule that is not regularised."""
+
+    def __post_init__(self) -> None:
+        check.within("default_beta", self.default_beta, 0.0, jnp.inf)
+        if self.default_beta and not self.has_auxiliary:
+            raise ValueError(
+                f"default_beta is {self.default_beta}; {self.name} has no auxiliary function h to "
+                "regularise: 0 is accepted"
+            )
+
+    @property
+    def regularized(self) -> bool:
+        """Whether the rule regularises h, which is what `beta` and `regularize` are for."""
+        return self.default_beta > 0
 
     def loss(
         self,
@@ -80,6 +94,8 @@ class Rule:
         lam: ArrayLike,
         theta: PyTree | None = None,
         beta: ArrayLike | None = None,
+        regularize: Regularize = "parameters",
+        head: Head | None = None,
         truncated_t: ArrayLike | None = None,
         rho_tm1: ArrayLike | None = None,
         values: Values = "state",
@@ -89,20 +105,35 @@ class Rule:
         Their negative gradients in `w` and in `theta` are the rule's forward updates. All arrays
         have shape (time,): `v_tm1` and `v_t` are $v(S_t)$ and $v(S_{t+1})$ as functions of `w`,
         `h_tm1` is $h(S_t)$ as a function of `theta`. Where $S_{t+1}$ is the next row's $S_t$, one
-        pass over time + 1 states gives both. `theta` itself is needed where `beta` is not 0.
+        pass over time + 1 states gives both.
+
+        Args:
+            v_tm1: values of the states acted in.
+            r_t: rewards.
+            discount_t: discount of each transition, 0 where it terminated; a scalar or (time,).
+            v_t: values of the states that followed.
+            h_tm1: auxiliary values of the states acted in.
+            lam: the trace parameter λ, a scalar or (time,).
+            theta: the auxiliary parameters; "parameters" and "head" need them unless `beta` is 0.
+            beta: regularisation of h; the rule's own default where None.
+            regularize: what β acts on: "parameters", "head" or "output".
+            head: from `theta` to the parameters of h's last layer; for `regularize="head"`.
+            truncated_t: where an episode was cut off; nothing flows across such a step.
+            rho_tm1: importance ratio of each step's own action; 1 on-policy.
+            values: whether the value function takes states or state-action pairs.
         """
         v_tm1, d_tm1 = _lambda_errors(
             v_tm1, r_t, discount_t, v_t, lam, truncated_t, rho_tm1, values
         )
+        regularizer = self._regularizer(beta, regularize, theta, head, like=v_tm1)
         if not self.has_auxiliary:
-            self._refuse_auxiliary(h_tm1=h_tm1, theta=theta, beta=beta)
+            self._refuse_auxiliary(h_tm1=h_tm1, theta=theta)
             return self.value_loss(v_tm1, None, d_tm1)
         h_tm1 = self._require("h_tm1", h_tm1)
         check.sequence(v_tm1=v_tm1, h_tm1=h_tm1)
         target = jax.lax.stop_gradient(d_tm1)
         losses = self.value_loss(v_tm1, h_tm1, d_tm1) + 0.5 * (target - h_tm1) ** 2
-        beta = self._beta(beta, theta, like=v_tm1)
-        return losses if theta is None else losses + 0.5 * beta * _squared_norm(theta)
+        return regularizer.add_loss(losses, h_tm1)
 
     def updates(
         self,
@@ -118,6 +149,8 @@ class Rule:
         lam: ArrayLike,
         theta: PyTree | None = None,
         beta: ArrayLike | None = None,
+        regularize: Regularize = "parameters",
+        head: Head | None = None,
         truncated_t: ArrayLike | None = None,
         rho_tm1: ArrayLike | None = None,
         values: Values = "state",
@@ -139,16 +172,17 @@ class Rule:
             rho_tm1=rho_tm1,
             values=values,
         )
+        regularizer = self._regularizer(beta, regularize, theta, head, like=v_tm1)
         if not self.has_auxiliary:
-            self._refuse_auxiliary(h_tm1=h_tm1, grad_h_tm1=grad_h_tm1, theta=theta, beta=beta)
+            self._refuse_auxiliary(h_tm1=h_tm1, grad_h_tm1=grad_h_tm1, theta=theta)
             return Update(jax.vmap(self.forward)(d_tm1, None, grad_v_tm1, grad_d_tm1), None)
         h_tm1 = self._require("h_tm1", h_tm1)
         check.sequence(v_tm1=v_tm1, h_tm1=h_tm1)
         self._need(grad_h_tm1=grad_h_tm1)
-        beta = self._beta(beta, theta, like=v_tm1)
 
         def auxiliary(d: Array, h: Array, grad_h: PyTree) -> PyTree:
-            return _regularised(jax.tree.map(lambda g: (d - h) * g, grad_h), theta, beta)
+            pull = regularizer.pull(h)
+            return regularizer.decay(jax.tree.map(lambda g: (d - pull) * g, grad_h))
 
         return Update(
             jax.vmap(self.forward)(d_tm1, h_tm1, grad_v_tm1, grad_d_tm1),
@@ -180,6 +214,8 @@ class Rule:
         lam: ArrayLike,
         theta: PyTree | None = None,
         beta: ArrayLike | None = None,
+        regularize: Regularize = "parameters",
+        head: Head | None = None,
         rho_tm1: ArrayLike = 1.0,
         reset: ArrayLike = False,
         values: Values = "state",
@@ -195,8 +231,11 @@ class Rule:
             grad_v_t: gradient in `w` of the value bootstrapped from (not needed by TD).
             grad_h_tm1: gradient of `h_tm1` in `theta`.
             lam: the trace parameter λ.
-            theta: the auxiliary parameters, needed where `beta` is not 0.
-            beta: their regularisation; the rule's own default where None.
+            theta: the auxiliary parameters; "parameters" and "head" need them unless `beta` is 0.
+            beta: regularisation of h; the rule's own default where None.
+            regularize: what β acts on: all of theta ("parameters", the paper's rule), h's last
+                layer ("head"), or h itself ("output").
+            head: from `theta` to the parameters of h's last layer; for `regularize="head"`.
             rho_tm1: importance ratio of this step's action.
             reset: whether the traces end with this step. A terminated transition ends them by its
                 discount of 0; a truncated one, or a trace cut, needs this flag.
@@ -214,10 +253,11 @@ class Rule:
         def accumulate(trace: PyTree, term: PyTree) -> PyTree:
             return jax.tree.map(lambda z, g: decay * z + weight * g, trace, term)
 
+        regularizer = self._regularizer(beta, regularize, theta, head, like=delta_t)
         alive = jnp.where(reset, jnp.zeros_like(discount_t), discount_t)
         z_w = accumulate(traces.w, grad_v_tm1) if self.traces_w else None
         if not self.has_auxiliary:
-            self._refuse_auxiliary(h_tm1=h_tm1, grad_h_tm1=grad_h_tm1, theta=theta, beta=beta)
+            self._refuse_auxiliary(h_tm1=h_tm1, grad_h_tm1=grad_h_tm1, theta=theta)
             update_w = self.backward(delta_t, None, z_w, None, grad_v_tm1, None)
             return Update(update_w, None), Traces(z_w, None, None, alive)
 
@@ -232,18 +272,33 @@ class Rule:
             lambda after, before: discount_t * after - before, grad_v_t, grad_v_tm1
         )
         update_w = self.backward(delta_t, h_tm1, z_w, z_h, grad_v_tm1, grad_delta)
-        update_theta = jax.tree.map(lambda z, g: delta_t * z - h_tm1 * g, z_theta, grad_h_tm1)
-        update_theta = _regularised(update_theta, theta, self._beta(beta, theta, like=delta_t))
-        return Update(update_w, update_theta), Traces(z_w, z_h, z_theta, alive)
+        pull = regularizer.pull(h_tm1)
+        update_theta = jax.tree.map(lambda z, g: delta_t * z - pull * g, z_theta, grad_h_tm1)
+        return Update(update_w, regularizer.decay(update_theta)), Traces(z_w, z_h, z_theta, alive)
 
-    def _beta(self, beta: ArrayLike | None, theta: PyTree | None, like: Array) -> Array:
+    def _regularizer(
+        self,
+        beta: ArrayLike | None,
+        regularize: Regularize,
+        theta: PyTree | None,
+        head: Head | None,
+        like: Array,
+    ) -> Regularizer:
+        check_names(regularize, head)
         beta = self.default_beta if beta is None else beta
         check.within("beta", beta, 0.0, jnp.inf)
-        if theta is None and not check.known_zero(beta):
+        if not self.regularized:
+            unused = f"; {self.name} does not regularise h (tdrc does)"
+            if not check.known_zero(beta):
+                raise ValueError(f"beta is {beta}{unused}: None or 0 is accepted")
+            if regularize != "parameters":
+                raise ValueError(f"regularize is {regularize!r}{unused}: leave it out")
+        on_output = regularize == "output"
+        if theta is None and not on_output and not check.known_zero(beta):
             raise ValueError(f"theta is None; {self.name} with beta = {beta} needs the parameters")
         beta = check.number("beta", beta, like=like)
         check.scalar("beta", beta)
-        return beta
+        return Regularizer(beta, on_output, theta, head)
 
     def _require(self, name: str, value: ArrayLike | None) -> Array:
         self._need(**{name: value})
@@ -303,16 +358,5 @@ def _check_step(
     return numbers[0], numbers[1], numbers[2], numbers[3], flag
 
 
-def _regularised(update: PyTree, theta: PyTree | None, beta: Array) -> PyTree:
-    if theta is None:
-        return update
-    check.same_structure("theta", theta, "its update", update)
-    return jax.tree.map(lambda u, parameter: u - beta * parameter, update, theta)
-
-
 def _zeros_like(tree: PyTree) -> PyTree:
     return jax.tree.map(jnp.zeros_like, tree)
-
-
-def _squared_norm(tree: PyTree) -> Array:
-    return jax.tree.reduce(jnp.add, jax.tree.map(lambda leaf: jnp.sum(leaf**2), tree))

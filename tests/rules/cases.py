@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import functools
+from typing import Any, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+
+from eligrad import rules
 
 NETWORKS = ("linear", "mlp", "cnn")
 ACTIONS = 3
@@ -47,6 +51,49 @@ def apply(network: str, params: Any, obs: Any) -> Any:
     )
     w, b = params["out"]
     return jnp.tanh(features.reshape(-1)) @ w + b
+
+
+def head(network: str, params: Any) -> Any:
+    """The last layer of a network; a linear one has no other."""
+    return params["w"] if network == "linear" else params["out"]
+
+
+def in_head(network: str, params: Any) -> np.ndarray:
+    """Which of the numbers of `flat(params)` belong to the last layer."""
+    layers = sorted(params)  # the order of a pytree's leaves
+    last = "w" if network == "linear" else "out"
+    return np.concatenate([np.full(flat(params[name]).size, name == last) for name in layers])
+
+
+class Variant(NamedTuple):
+    """A rule, and what its β acts on."""
+
+    rule: rules.Rule
+    regularize: rules.Regularize = "parameters"
+
+    @property
+    def label(self) -> str:
+        kind = f"-{self.regularize}" if self.rule.regularized else ""
+        return f"{self.rule.name}{kind}"
+
+    def options(self, network: str, beta: Any = None) -> dict[str, Any]:
+        """What the rule is called with."""
+        if not self.rule.regularized:
+            return {}
+        options = {"beta": beta, "regularize": self.regularize}
+        if self.regularize == "head":
+            options["head"] = functools.partial(head, network)
+        return options
+
+
+REGULARIZERS = get_args(rules.Regularize)
+VARIANTS = tuple(
+    Variant(rule, kind)
+    for rule in map(rules.get, rules.names())
+    for kind in (REGULARIZERS if rule.regularized else REGULARIZERS[:1])
+)
+"""Every rule, with each of its regularisers."""
+all_variants = pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.label)
 
 
 class Functions(NamedTuple):

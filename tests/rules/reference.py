@@ -49,8 +49,17 @@ def lambda_error_gradients(grad_v, grad_v_next, gamma, lam, rho, truncated, valu
     )
 
 
-def forward_updates(rule, case, lam, beta):
-    """Rows of (Δw, Δθ), from flat gradients."""
+def shrinkage(regularize, beta, h, grad_h, theta, in_head):
+    """What β takes from Δθ: the derivative of half the square of all weights, the head's, or h."""
+    if regularize == "parameters":
+        return np.array([beta * weight for weight in theta])
+    if regularize == "head":
+        return np.array([beta * w if head else 0.0 for w, head in zip(theta, in_head, strict=True)])
+    return beta * h * grad_h
+
+
+def forward_updates(rule, case, lam, beta, regularize):
+    """Rows of (Δw, Δθ), from flat gradients; β is 0 for a rule that is not regularised."""
     c = case
     delta = one_step_errors(c["v"], c["r"], c["gamma"], c["v_next"])
     path = (lam, c["rho"], c["truncated"], c["values"])
@@ -67,12 +76,13 @@ def forward_updates(rule, case, lam, beta):
                 "tdrc": d[t] * gv - h * (gv + gd),
             }[rule]
         )
-        regular = beta * c["theta"] if rule == "tdrc" else 0.0
-        rows_theta.append((d[t] - h) * c["grad_h"][t] - regular)
+        gh = c["grad_h"][t]
+        loss = shrinkage(regularize, beta, h, gh, c["theta"], c["in_head"])
+        rows_theta.append((d[t] - h) * gh - loss)
     return np.stack(rows_w), np.stack(rows_theta)
 
 
-def backward_updates(rule, case, lam, beta):
+def backward_updates(rule, case, lam, beta, regularize):
     """Rows of (Δw, Δθ) by eligibility traces, which are zeroed where an episode ends."""
     c = case
     delta = one_step_errors(c["v"], c["r"], c["gamma"], c["v_next"])
@@ -98,8 +108,8 @@ def backward_updates(rule, case, lam, beta):
                 "tdrc": delta[t] * z_w - h * gv - z_h * grad_delta,
             }[rule]
         )
-        regular = beta * c["theta"] if rule == "tdrc" else 0.0
-        rows_theta.append(delta[t] * z_theta - h * gh - regular)
+        loss = shrinkage(regularize, beta, h, gh, c["theta"], c["in_head"])
+        rows_theta.append(delta[t] * z_theta - h * gh - loss)
         gamma_in = c["gamma"][t]
         if c["truncated"][t]:
             z_w, z_theta, z_h = 0.0 * z_w, 0.0 * z_theta, 0.0

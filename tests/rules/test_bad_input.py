@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 
@@ -12,6 +13,7 @@ import pytest
 
 from eligrad import rules
 from eligrad.rules import _checks as check
+from eligrad.rules.regularizers import check_names
 
 T = 5
 ONES = np.ones(T, np.float32)
@@ -136,6 +138,45 @@ def test_a_rule_says_what_it_needs():
         rule.updates(**GOOD, **gradients, lam=0.5)
     with pytest.raises(ValueError, match="grad_h_tm1 was given; td has no auxiliary"):
         rules.get("td").updates(ONES, ONES, 0.9, ONES, **gradients, grad_h_tm1=ONES, lam=0.5)
+
+
+@pytest.mark.parametrize("rule_name", ["td", "gtd2", "tdc"])
+def test_a_rule_without_regularisation_refuses_what_would_do_nothing(rule_name):
+    arrays = {"h_tm1": None} if rule_name == "td" else {}
+    plain = loss(rule_name, arrays=arrays)
+    for nothing in (None, 0, 0.0, np.float32(0)):
+        np.testing.assert_array_equal(loss(rule_name, arrays=arrays, beta=nothing), plain)
+    why = rf"; {rule_name} does not regularise h \(tdrc does\): "
+    with pytest.raises(ValueError, match=f"beta is 0.5{why}None or 0 is accepted"):
+        loss(rule_name, arrays=arrays, beta=0.5)
+    with pytest.raises(ValueError, match=f"beta is .*Tracer.*{why}None or 0"):
+        jax.jit(lambda beta: loss(rule_name, arrays=arrays, beta=beta))(0.0)
+    with pytest.raises(ValueError, match=f"regularize is 'output'{why}leave it out"):
+        loss(rule_name, arrays=arrays, regularize="output")
+    rule = rules.get(rule_name)
+    traces = rule.init(ONES, None if rule_name == "td" else ONES)
+    with pytest.raises(ValueError, match=f"beta is 0.5{why}"):
+        rule.update(traces, jnp.float32(1), 0.9, grad_v_tm1=ONES, lam=0.9, beta=0.5)
+    gradients = {"grad_v_tm1": jnp.asarray(ONES), "grad_v_t": jnp.asarray(ONES)}
+    with pytest.raises(ValueError, match=f"beta is 0.5{why}"):
+        rule.updates(**GOOD | arrays, **gradients, lam=0.5, beta=0.5)
+
+
+def test_the_regulariser_of_h():
+    theta = {"hidden": ONES, "out": ONES}
+    with pytest.raises(ValueError, match=r"regularize is 'outputs'.*did you mean 'output'"):
+        inspect.unwrap(check_names)("outputs", None)
+    with pytest.raises(ValueError, match="head is None; regularize='head' needs a function"):
+        loss("tdrc", theta=theta, regularize="head")
+    with pytest.raises(ValueError, match="head was given and regularize is 'output'; head is acc"):
+        loss("tdrc", theta=theta, regularize="output", head=lambda theta: theta["out"])
+    with pytest.raises(ValueError, match=r"theta is None; tdrc with beta = 1\.0 needs"):
+        loss("tdrc", regularize="head", head=lambda theta: theta["out"])
+    with pytest.raises(ValueError, match=r"head\(theta\) has no parameters"):
+        loss("tdrc", theta=theta, regularize="head", head=lambda theta: ())
+    assert np.all(loss("tdrc", regularize="output") > loss("tdrc", regularize="output", beta=0))
+    with pytest.raises(ValueError, match=r"default_beta is 1\.0; td has no auxiliary function"):
+        dataclasses.replace(rules.get("td"), default_beta=1.0)
 
 
 def test_gradients_of_another_shape():

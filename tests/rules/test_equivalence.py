@@ -1,11 +1,12 @@
 """Theorem 1 and its neighbours: four computations of one update must agree.
 
-For each rule: the gradient of the loss, the explicit recursion, the eligibility traces, and a
-NumPy program written from the equations.
+For each rule, with each regulariser of h: the gradient of the loss, the explicit recursion, the
+eligibility traces, and a NumPy program written from the equations.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import jax
@@ -23,23 +24,24 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 LAMBDAS = (0.0, 0.3, 0.9, 1.0)
 DTYPES = {"float32": (np.float32, 1e-4), "float64": (np.float64, 1e-10)}
 BETA = 0.7
+REGULARIZED_GTD2 = cases.Variant(dataclasses.replace(rules.get("gtd2"), default_beta=1.0), "output")
+"""Whatever learns h can be regularised."""
 
 
 @functools.cache
-def computations(rule_name: str, network: str, values: str):
+def computations(variant: cases.Variant, network: str, values: str):
     """The three totals of a sequence, each compiled once: loss gradient, explicit, traces."""
-    rule = rules.get(rule_name)
+    rule = variant.rule
     fns = cases.functions(network, values)._asdict()
-    beta = BETA if rule_name == "tdrc" else None
+    fixed = {"values": values, **variant.options(network, BETA), **fns}
 
-    def options(seq, lam):
-        extra = {"beta": beta} if rule.has_auxiliary else {}
-        return {"lam": lam, "values": values, **extra, **fns}
+    def options(lam):
+        return {"lam": lam, **fixed}
 
     def by_loss(params, seq, lam):
         def total(params):
             losses = rules.sequence_loss(
-                rule, *params, *seq[:4], **options(seq, lam),
+                rule, *params, *seq[:4], **options(lam),
                 truncated_t=seq.truncated_t, rho_tm1=seq.rho_tm1,
             )  # fmt: skip
             return jnp.sum(losses)
@@ -51,14 +53,14 @@ def computations(rule_name: str, network: str, values: str):
 
     def by_recursion(params, seq, lam):
         return rules.sequence_updates(
-            rule, *params, *seq[:4], **options(seq, lam),
+            rule, *params, *seq[:4], **options(lam),
             truncated_t=seq.truncated_t, rho_tm1=seq.rho_tm1,
         )  # fmt: skip
 
     def by_traces(params, seq, lam):
         def step(traces, now):
             out = rules.backward_step(
-                rule, traces, *params, *now[:4], **options(seq, lam),
+                rule, traces, *params, *now[:4], **options(lam),
                 reset=now.truncated_t, rho_tm1=now.rho_tm1,
             )  # fmt: skip
             return out.traces, out.update
@@ -92,8 +94,8 @@ def values_and_gradients(network: str, values: str):
 )
 @pytest.mark.parametrize("values", ["state", "action"])
 @pytest.mark.parametrize("network", cases.NETWORKS)
-@pytest.mark.parametrize("rule_name", rules.names())
-def test_forward_and_backward_totals_agree(rule_name, network, values, precision):
+@cases.all_variants
+def test_forward_and_backward_totals_agree(variant, network, values, precision):
     dtype, tolerance = DTYPES[precision]
     with jax.enable_x64(precision == "float64"):
 
@@ -107,14 +109,14 @@ def test_forward_and_backward_totals_agree(rule_name, network, values, precision
         def agree(lam, ratios, endings, seed):
             params = params_for(network, values, seed, dtype)
             seq = cases.sequence(seed, ratios, endings, values, dtype)
-            by_loss, by_recursion, by_traces = computations(rule_name, network, values)
+            by_loss, by_recursion, by_traces = computations(variant, network, values)
             lam = np.asarray(lam, dtype)
             forward = by_loss(params, seq, lam)
             explicit = total(by_recursion(params, seq, lam))
             backward = total(by_traces(params, seq, lam))
             for part in ("w", "theta"):
                 one = getattr(forward, part)
-                if part == "theta" and not rules.get(rule_name).has_auxiliary:
+                if part == "theta" and not variant.rule.has_auxiliary:
                     assert not np.any(cases.flat(one)), "TD must not touch theta"
                     continue
                 assert cases.relative_error(one, getattr(explicit, part)) < tolerance
@@ -127,8 +129,8 @@ def test_forward_and_backward_totals_agree(rule_name, network, values, precision
 @pytest.mark.parametrize("ratios", cases.RATIOS)
 @pytest.mark.parametrize("lam", LAMBDAS)
 @pytest.mark.parametrize("values", ["state", "action"])
-@pytest.mark.parametrize("rule_name", rules.names())
-def test_agrees_with_numpy(rule_name, values, lam, ratios, endings, x64):
+@pytest.mark.parametrize("variant", [*cases.VARIANTS, REGULARIZED_GTD2], ids=lambda v: v.label)
+def test_agrees_with_numpy(variant, values, lam, ratios, endings, x64):
     """Step by step, not only in total, against the independent program."""
     network, dtype = "mlp", np.float64
     params = params_for(network, values, 7, dtype)
@@ -150,12 +152,16 @@ def test_agrees_with_numpy(rule_name, values, lam, ratios, endings, x64):
         "grad_v_next": cases.flat_rows(grad_v_next),
         "grad_h": cases.flat_rows(grad_h),
         "theta": cases.flat(params[1]),
+        "in_head": cases.in_head(network, params[1]),
     }
-    _, by_recursion, by_traces = computations(rule_name, network, values)
-    for ours, theirs in (
-        (by_recursion(params, seq, lam), reference.forward_updates(rule_name, case, lam, BETA)),
-        (by_traces(params, seq, lam), reference.backward_updates(rule_name, case, lam, BETA)),
+    rule = variant.rule
+    regularizer = (BETA if rule.regularized else 0.0, variant.regularize)
+    _, by_recursion, by_traces = computations(variant, network, values)
+    for computed, theirs in (
+        (by_recursion, reference.forward_updates(rule.name, case, lam, *regularizer)),
+        (by_traces, reference.backward_updates(rule.name, case, lam, *regularizer)),
     ):
+        ours = computed(params, seq, lam)
         np.testing.assert_allclose(cases.flat_rows(ours.w), theirs[0], rtol=1e-9, atol=1e-11)
         if ours.theta is not None:
             np.testing.assert_allclose(

@@ -14,7 +14,7 @@ from tests.rules import cases
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-WITH_AUXILIARY = [name for name in rules.names() if rules.get(name).has_auxiliary]
+TD, GTD2, TDC, TDRC = (cases.Variant(rules.get(name)) for name in ("td", "gtd2", "tdc", "tdrc"))
 
 
 def mlp_case(seed=0, endings="several", ratios="random", dtype=np.float32):
@@ -23,35 +23,37 @@ def mlp_case(seed=0, endings="several", ratios="random", dtype=np.float32):
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def explicit(rule_name, params, seq, lam, beta=None):
+def explicit(variant, params, seq, lam, beta=None):
     return rules.sequence_updates(
-        rules.get(rule_name), *params, *seq[:4], lam=lam, truncated_t=seq.truncated_t,
-        rho_tm1=seq.rho_tm1, beta=beta, **cases.functions("mlp", "state")._asdict(),
+        variant.rule, *params, *seq[:4], lam=lam, truncated_t=seq.truncated_t,
+        rho_tm1=seq.rho_tm1, **variant.options("mlp", beta),
+        **cases.functions("mlp", "state")._asdict(),
     )  # fmt: skip
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def traced(rule_name, params, seq, lam):
+def traced(variant, params, seq, lam, beta=None):
     """The updates of the backward view."""
-    rule = rules.get(rule_name)
+    rule = variant.rule
 
     def step(traces, now):
         out = rules.backward_step(
             rule, traces, *params, *now[:4], lam=lam, reset=now.truncated_t,
-            rho_tm1=now.rho_tm1, **cases.functions("mlp", "state")._asdict(),
+            rho_tm1=now.rho_tm1, **variant.options("mlp", beta),
+            **cases.functions("mlp", "state")._asdict(),
         )  # fmt: skip
         return out.traces, out.update
 
     return jax.lax.scan(step, rule.init(*params), seq)[1]
 
 
-@pytest.mark.parametrize("rule_name", rules.names())
-def test_lambda_zero_is_the_one_step_method(rule_name, x64):
+@cases.all_variants
+def test_lambda_zero_is_the_one_step_method(variant, x64):
     """Every step's forward and backward updates are those of the step alone."""
     params, seq = mlp_case(dtype=np.float64)
     fns = cases.functions("mlp", "state")
-    forward = explicit(rule_name, params, seq, 0.0)
-    backward = traced(rule_name, params, seq, 0.0)
+    forward = explicit(variant, params, seq, 0.0)
+    backward = traced(variant, params, seq, 0.0)
     for t in range(cases.STEPS):
         s, s_next = seq.obs_tm1[t], seq.obs_t[t]
         v, gv = jax.value_and_grad(fns.value_fn)(params[0], s)
@@ -65,42 +67,93 @@ def test_lambda_zero_is_the_one_step_method(rule_name, x64):
             "gtd2": -h * grad_delta,
             "tdc": delta * cases.flat(gv) - h * (cases.flat(gv) + grad_delta),
             "tdrc": delta * cases.flat(gv) - h * (cases.flat(gv) + grad_delta),
-        }[rule_name]
+        }[variant.rule.name]
         for update in (forward, backward):
             row = jax.tree.map(lambda leaf, t=t: leaf[t], update)
             np.testing.assert_allclose(cases.flat(row.w), one_step, rtol=1e-10, atol=1e-12)
             if row.theta is not None:
-                beta = 1.0 if rule_name == "tdrc" else 0.0
-                expected = (delta - h) * cases.flat(gh) - beta * cases.flat(params[1])
+                beta = 1.0 if variant.rule.regularized else 0.0
+                shrunk = {
+                    "parameters": cases.flat(params[1]),
+                    "head": cases.in_head("mlp", params[1]) * cases.flat(params[1]),
+                    "output": h * cases.flat(gh),
+                }[variant.regularize]
+                expected = (delta - h) * cases.flat(gh) - beta * shrunk
                 np.testing.assert_allclose(cases.flat(row.theta), expected, rtol=1e-10, atol=1e-12)
 
 
-def test_beta_zero_is_tdc_and_beta_matters():
+@pytest.mark.parametrize("regularize", cases.REGULARIZERS)
+def test_beta_zero_is_tdc_and_beta_matters(regularize):
     params, seq = mlp_case()
-    tdc = explicit("tdc", params, seq, 0.9)
-    np.testing.assert_array_equal(
-        cases.flat(explicit("tdrc", params, seq, 0.9, beta=0.0)), cases.flat(tdc)
-    )
-    assert cases.relative_error(explicit("tdrc", params, seq, 0.9).theta, tdc.theta) > 0.1
-    np.testing.assert_array_equal(
-        cases.flat(explicit("tdrc", params, seq, 0.9, beta=1.0)),
-        cases.flat(explicit("tdrc", params, seq, 0.9)),
-    )
+    tdrc = cases.Variant(TDRC.rule, regularize)
+    for computed in (explicit, traced):
+        tdc = computed(TDC, params, seq, 0.9)
+        np.testing.assert_array_equal(
+            cases.flat(computed(tdrc, params, seq, 0.9, beta=0.0)), cases.flat(tdc)
+        )
+        by_default = computed(tdrc, params, seq, 0.9)
+        assert cases.relative_error(by_default.theta, tdc.theta) > 0.1
+        np.testing.assert_array_equal(cases.flat(by_default.w), cases.flat(tdc.w))
+        np.testing.assert_array_equal(
+            cases.flat(computed(tdrc, params, seq, 0.9, beta=1.0)), cases.flat(by_default)
+        )
 
 
-@pytest.mark.parametrize("rule_name", ["tdc", "tdrc"])
-def test_without_h_the_corrected_rules_are_td(rule_name):
+def test_regularize_says_what_beta_acts_on():
+    """The hidden layer of h feels "parameters", not "head"; "output" needs no theta."""
+    params, seq = mlp_case()
+    theta = {name: traced(v, params, seq, 0.9).theta for name, v in (
+        ("tdc", TDC), *((kind, cases.Variant(TDRC.rule, kind)) for kind in cases.REGULARIZERS)
+    )}  # fmt: skip
+    hidden, out = ({name: t[layer] for name, t in theta.items()} for layer in ("hidden", "out"))
+    np.testing.assert_array_equal(cases.flat(hidden["head"]), cases.flat(hidden["tdc"]))
+    np.testing.assert_array_equal(cases.flat(out["head"]), cases.flat(out["parameters"]))
+    assert cases.relative_error(hidden["parameters"], hidden["tdc"]) > 0.1
+    fns = cases.functions("mlp", "state")
+    v, v_next = (jax.vmap(fns.value_fn, (None, 0))(params[0], o) for o in (seq.obs_tm1, seq.obs_t))
+    h = jax.vmap(fns.auxiliary_fn, (None, 0))(params[1], seq.obs_tm1)
+    common = {"lam": 0.9, "truncated_t": seq.truncated_t, "rho_tm1": seq.rho_tm1}
+    step = (v, seq.r_t, seq.discount_t, v_next, h)
+    gained = TDRC.rule.loss(*step, **common, regularize="output", beta=0.6) - TDC.rule.loss(
+        *step, **common
+    )
+    np.testing.assert_allclose(gained, 0.3 * np.square(h), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.0, 3.0])
+def test_output_shrinks_the_best_h_by_one_plus_beta(beta, x64):
+    """Where Δθ is 0, h is that of TDC over 1 + β, state by state, however h is parameterised."""
+    steps = 4
+    seq = cases.sequence(0, "random", "several", "state", np.float64)
+    params = cases.init_params("linear", 1, 0, np.float64)
+    seq = jax.tree.map(lambda rows: rows[:steps], seq)  # fewer states than weights: h can be any
+    fns = cases.functions("linear", "state")
+    v, v_next = (jax.vmap(fns.value_fn, (None, 0))(params, o) for o in (seq.obs_tm1, seq.obs_t))
+    delta = rules.td_error(v, seq.r_t, seq.discount_t, v_next)
+    path = {"lam": 0.9, "truncated_t": seq.truncated_t, "rho_tm1": seq.rho_tm1}
+    best = rules.lambda_errors(delta, seq.discount_t, **path)
+    inputs = seq.obs_tm1
+    zero = np.linalg.pinv(inputs) @ np.asarray(best) / (1 + beta)
+    update = rules.sequence_updates(
+        TDRC.rule, params, {"w": zero[:, None]}, *seq[:4], **path, beta=beta, regularize="output",
+        **fns._asdict(),
+    )  # fmt: skip
+    np.testing.assert_allclose(cases.flat(update.theta), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("variant", [v for v in cases.VARIANTS if v.rule.name in ("tdc", "tdrc")])
+def test_without_h_the_corrected_rules_are_td(variant):
     params, seq = mlp_case()
     silent = jax.tree.map(np.zeros_like, params[1])
     for computed in (explicit, traced):
-        ours = computed(rule_name, (params[0], silent), seq, 0.9).w
-        td = computed("td", params, seq, 0.9).w
+        ours = computed(variant, (params[0], silent), seq, 0.9).w
+        td = computed(TD, params, seq, 0.9).w
         assert cases.relative_error(ours, td) < 1e-6
 
 
 @pytest.mark.parametrize("ending", ["terminated", "truncated"])
-@pytest.mark.parametrize("rule_name", rules.names())
-def test_nothing_leaks_over_an_episode_boundary(rule_name, ending):
+@cases.all_variants
+def test_nothing_leaks_over_an_episode_boundary(variant, ending):
     """The second of two episodes gets the same updates with or without the first."""
     (params, first), (_, second) = mlp_case(1, ending), mlp_case(2, ending)
     both = jax.tree.map(lambda a, b: np.concatenate([a, b]), first, second)
@@ -113,33 +166,33 @@ def test_nothing_leaks_over_an_episode_boundary(rule_name, ending):
         return cases.flat(jax.tree.map(lambda rows: rows[cases.STEPS :], update))
 
     for computed in (explicit, traced):
-        alone = computed(rule_name, params, second, 0.9)
-        together = computed(rule_name, params, both, 0.9)
+        alone = computed(variant, params, second, 0.9)
+        together = computed(variant, params, both, 0.9)
         np.testing.assert_allclose(late(together), cases.flat(alone), rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(
-            early(computed(rule_name, params, changed, 0.9)), early(together)
+            early(computed(variant, params, changed, 0.9)), early(together)
         )
 
 
-@pytest.mark.parametrize("rule_name", [*WITH_AUXILIARY, "td"])
-def test_a_terminal_reward_is_credited_through_the_trace(rule_name):
+@cases.all_variants
+def test_a_terminal_reward_is_credited_through_the_trace(variant):
     """A last reward changes what earlier states learn iff λ > 0, in both views."""
     params, seq = mlp_case(endings="terminated", ratios="on-policy")
     richer = seq._replace(r_t=seq.r_t + np.eye(cases.STEPS, dtype=np.float32)[-1])
 
     def first_step(lam):
-        part = "w" if rule_name == "td" else "theta"
-        before, after = (getattr(explicit(rule_name, params, s, lam), part) for s in (seq, richer))
+        part = "w" if not variant.rule.has_auxiliary else "theta"
+        before, after = (getattr(explicit(variant, params, s, lam), part) for s in (seq, richer))
         return cases.flat(jax.tree.map(lambda a, b: np.asarray(b - a)[0], before, after))
 
     def last_step(lam):
-        part = "w" if rule_name == "td" else "theta"
-        before, after = (getattr(traced(rule_name, params, s, lam), part) for s in (seq, richer))
+        part = "w" if not variant.rule.has_auxiliary else "theta"
+        before, after = (getattr(traced(variant, params, s, lam), part) for s in (seq, richer))
         return cases.flat(jax.tree.map(lambda a, b: np.asarray(b - a)[-1], before, after))
 
     assert not np.any(first_step(0.0))
     fns = cases.functions("mlp", "state")
-    function, which = (fns.value_fn, 0) if rule_name == "td" else (fns.auxiliary_fn, 1)
+    function, which = (fns.value_fn, 0) if not variant.rule.has_auxiliary else (fns.auxiliary_fn, 1)
     gradients = cases.flat_rows(jax.vmap(jax.grad(function), (None, 0))(params[which], seq.obs_tm1))
     # Forward: the first state receives the reward times the product of all decays.
     decay = 0.9 * seq.discount_t[:-1]
@@ -149,40 +202,40 @@ def test_a_terminal_reward_is_credited_through_the_trace(rule_name):
     np.testing.assert_allclose(last_step(0.9), weights @ gradients, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("rule_name", rules.names())
-def test_truncation_bootstraps_and_termination_does_not(rule_name):
+@cases.all_variants
+def test_truncation_bootstraps_and_termination_does_not(variant):
     """The value of the last observation matters for a truncated end only."""
     for endings, matters in (("terminated", False), ("truncated", True)):
         params, seq = mlp_case(endings=endings)
         other = np.array(seq.obs_t)
         other[-1] += 1.0
-        a = explicit(rule_name, params, seq, 0.9)
-        b = explicit(rule_name, params, seq._replace(obs_t=other), 0.9)
+        a = explicit(variant, params, seq, 0.9)
+        b = explicit(variant, params, seq._replace(obs_t=other), 0.9)
         assert (cases.relative_error(a, b) > 1e-3) == matters
 
 
-@pytest.mark.parametrize("rule_name", rules.names())
-def test_vmap_over_seeds_is_a_loop_over_seeds(rule_name):
+@cases.all_variants
+def test_vmap_over_seeds_is_a_loop_over_seeds(variant):
     many = [mlp_case(seed) for seed in range(4)]
     params, seq = jax.tree.map(lambda *leaves: np.stack(leaves), *many)
     for computed in (explicit, traced):
-        batched = jax.jit(jax.vmap(functools.partial(computed, rule_name), (0, 0, None)))(
+        batched = jax.jit(jax.vmap(functools.partial(computed, variant), (0, 0, None)))(
             params, seq, 0.9
         )
         for i, (p, s) in enumerate(many):
-            alone = computed(rule_name, p, s, 0.9)
+            alone = computed(variant, p, s, 0.9)
             ours = jax.tree.map(lambda leaf, i=i: leaf[i], batched)
             assert cases.relative_error(ours, alone) < 1e-5
 
 
-@pytest.mark.parametrize("rule_name", rules.names())
-def test_nothing_retraces(rule_name):
-    """λ, ratios, discounts and resets are values: changing them compiles nothing anew."""
+@cases.all_variants
+def test_nothing_retraces(variant):
+    """λ, β, ratios, discounts and resets are values: changing them compiles nothing anew."""
     for seed, lam in enumerate((0.0, 0.5, 1.0)):
         params, seq = mlp_case(seed, cases.ENDINGS[seed], cases.RATIOS[seed])
         before = explicit._cache_size(), traced._cache_size()
-        explicit(rule_name, params, seq, np.float32(lam))
-        traced(rule_name, params, seq, np.float32(lam))
+        for computed in (explicit, traced):
+            computed(variant, params, seq, np.float32(lam), beta=np.float32(1 + seed))
         if seed:
             assert (explicit._cache_size(), traced._cache_size()) == before
 
@@ -192,7 +245,7 @@ def test_the_update_is_differentiable():
     params, seq = mlp_case(ratios="on-policy")
 
     def first_weight(lam):
-        return jnp.sum(explicit("tdrc", params, seq, lam).w["out"][1])
+        return jnp.sum(explicit(TDRC, params, seq, lam).w["out"][1])
 
     lam, step = jnp.float32(0.5), 1e-2
     slope = (first_weight(lam + step) - first_weight(lam - step)) / (2 * step)
@@ -201,7 +254,7 @@ def test_the_update_is_differentiable():
 
 def test_rules_keep_only_the_traces_they_need():
     params, _ = mlp_case()
-    td, gtd2, tdc = (rules.get(name).init(*params) for name in ("td", "gtd2", "tdc"))
+    td, gtd2, tdc = (variant.rule.init(*params) for variant in (TD, GTD2, TDC))
     assert td.h is None
     assert td.theta is None
     assert gtd2.w is None
