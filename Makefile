@@ -58,7 +58,7 @@ test-lowest:
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $(LOWEST)/lowest.txt
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	$(LOWEST)/bin/python -m pytest -m "not nightly" -n $(WORKERS) --dist loadfile tests/rules tests/problems \
-	  tests/nets tests/optim tests/agents tests/envs tests/train tests/test_facade.py tests/test_golden.py
+	  tests/nets tests/optim tests/agents tests/envs tests/runs tests/engines tests/training tests/test_api.py tests/test_golden.py
 
 # The wheel alone, in an empty environment of each supported Python that this machine has: the newest
 # versions that pyproject.toml allows, and the lowest. All golden curves, or with CURVES="qrc ppo" some.

@@ -2,7 +2,7 @@
 
     python -m benchmarks.bootstrap_coverage
 
-Prints the table in `eligrad/experiments/bootstrap.py`: coverage in per cent of the plain percentile
+Prints the table in `eligrad/analysis/bootstrap.py`: coverage in per cent of the plain percentile
 interval and of the expanded one, on scores that are drawn from a known distribution.
 """
 
@@ -14,8 +14,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy import special, stats
 
-from eligrad.experiments import statistics
-from eligrad.experiments.bootstrap import Bootstrap, Estimate
+from eligrad.analysis import statistics
+from eligrad.analysis.bootstrap import Bootstrap, Estimate
 
 LEVEL = 0.95
 RUNS = (5, 10, 30, 100)

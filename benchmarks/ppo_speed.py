@@ -22,8 +22,8 @@ import numpy as np
 from eligrad.engines.engine import make_engine
 from eligrad.engines.multiprocess import Crew
 from eligrad.envs import make
-from eligrad.training import plan as planning
-from eligrad.training.plan import Plan
+from eligrad.runs import config as planning
+from eligrad.runs.config import Plan
 
 TASKS = ("HalfCheetah-v4", "Hopper-v4", "Walker2d-v4", "Ant-v4")
 ROLLOUT = 2048

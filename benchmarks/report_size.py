@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from eligrad.agents import PRESETS, TITLES
-from eligrad.experiments.report import build_report
+from eligrad.analysis.report import build_report
 from eligrad.runs.configuration import Configuration
 from eligrad.runs.provenance import provenance
 

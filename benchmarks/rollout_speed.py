@@ -13,7 +13,7 @@ import numpy as np
 
 from eligrad.engines import Rollouts
 from eligrad.envs import Environment, make
-from eligrad.training import plan as planning
+from eligrad.runs import config as planning
 
 ROLLOUTS, REPEATS = 4, 3
 

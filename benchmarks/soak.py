@@ -28,10 +28,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from eligrad.agents import PRESETS, QLambda, from_equinox
+from eligrad.analysis import load_episodes, load_runs
 from eligrad.engines import Online
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box, Discrete
-from eligrad.experiments import load_episodes, load_runs
 from eligrad.nets import streaming_mlp
 from eligrad.training import Result, Session, train
 

@@ -18,11 +18,11 @@ import jax
 
 from eligrad._base.files import write_json
 from eligrad._files import read_json
-from eligrad.experiments.claims import Store
-from eligrad.experiments.jobs import make_jobs
-from eligrad.experiments.resolve import resolve
-from eligrad.experiments.spec import Spec, Sweep
-from eligrad.experiments.worker import Task, work
+from eligrad.sweeps.jobs import make_jobs
+from eligrad.sweeps.resolve import resolve
+from eligrad.sweeps.spec import Spec, Sweep
+from eligrad.sweeps.store import Store
+from eligrad.sweeps.worker import Task, work
 from eligrad.training import train
 
 GAME = "MinAtar/Breakout-v1"

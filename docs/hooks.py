@@ -25,17 +25,18 @@ OUTSIDE = ("CONTRIBUTING.md", "benchmarks/README.md", "results/README.md")
 """Pages of the site that are no files of docs/."""
 PACKAGES = (
     "eligrad", "eligrad.rules", "eligrad.problems", "eligrad.nets", "eligrad.optim",
-    "eligrad.normalize", "eligrad.envs", "eligrad.agents", "eligrad.engines", "eligrad.training", "eligrad.experiments",
+    "eligrad.normalize", "eligrad.envs", "eligrad.agents", "eligrad.engines", "eligrad.training",
+    "eligrad.sweeps", "eligrad.analysis",
 )  # fmt: skip
 """Where public symbols are: those in `__all__`, or all without an underscore."""
 ELSEWHERE = (
     "eligrad.envs.animation.save_gif",
     "eligrad.envs.animation.save_mp4",
-    "eligrad.envs.gymnasium.GymnasiumEnvironment",
+    "eligrad.envs.adapters.gymnasium.GymnasiumEnvironment",
     "eligrad.envs.minatar.render.render",
-    "eligrad.envs.to_gymnasium.GymnasiumFromJax",
-    "eligrad.experiments.compare.compare",
-    "eligrad.experiments.statistics.iqm",
+    "eligrad.envs.adapters.to_gymnasium.GymnasiumFromJax",
+    "eligrad.analysis.compare.compare",
+    "eligrad.analysis.statistics.iqm",
     "eligrad.training.callbacks.EvaluateEvery",
     "eligrad.training.callbacks.StopAtReturn",
     "eligrad.training.evaluation.evaluate",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eligrad.experiments import load_runs
-    from eligrad.facade import (
+    from eligrad.analysis import load_runs
+    from eligrad.api import (
         GQ2,
         PPO,
         QC,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         load,
     )
 
-_FACADE = (
+_API = (
     "QRC", "QC", "GQ2", "QLambda", "SarsaLambda", "ExpectedSarsaLambda", "StreamQ", "PPO",
     "GradientPPO", "Learner", "load",
 )  # fmt: skip
@@ -43,12 +43,12 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Looked up when first used: the rules alone need none of it, and `eligrad --help` no JAX.
-    if name in _FACADE:
-        from eligrad import facade
+    if name in _API:
+        from eligrad import api
 
-        return getattr(facade, name)
+        return getattr(api, name)
     if name == "load_runs":
-        from eligrad.experiments import load_runs
+        from eligrad.analysis import load_runs
 
         return load_runs
     if name == "__version__":

@@ -16,16 +16,14 @@ from typing import Any
 import pytest
 import tyro
 
-from eligrad import (
-    cli,
-    cli_compare,
-    cli_experiments,
-    cli_play,
-    cli_report,
-    cli_runs,
-    cli_train,
-    cli_watch,
-)
+from eligrad import cli
+from eligrad.cli import compare as cli_compare
+from eligrad.cli import play as cli_play
+from eligrad.cli import report as cli_report
+from eligrad.cli import runs as cli_runs
+from eligrad.cli import sweep as cli_sweep
+from eligrad.cli import train as cli_train
+from eligrad.cli import watch as cli_watch
 from tests.markdown import ROOT, blocks, local_links, run
 
 DOCS = ROOT / "docs"
@@ -48,7 +46,7 @@ OPTIONS: dict[str, Any] = {
     "play": cli_play.Play,
     "report": cli_report.Report,
     "watch": cli_watch.Watch,
-    **cli_experiments._COMMANDS,
+    **cli_sweep._COMMANDS,
 }
 """What each command of `eligrad` reads its arguments into."""
 

@@ -60,9 +60,9 @@ def test_the_package_is_more_than_its_code():
     """So that what the next tests compare with is what it should be."""
     assert {
         "eligrad/py.typed",
-        "eligrad/experiments/presets/fig6.toml",
-        "eligrad/experiments/report/page.html",
-        "eligrad/experiments/report/curves.js",
+        "eligrad/sweeps/presets/fig6.toml",
+        "eligrad/analysis/report/page.html",
+        "eligrad/analysis/report/curves.js",
         "eligrad/envs/minatar/breakout.py",
     } <= PACKAGE
 
@@ -116,7 +116,7 @@ def test_an_installed_wheel_works_in_an_empty_folder(elsewhere, tmp_path):
     say(eligrad, "report", "run", "-o", "report.html", cwd=tmp_path)
     assert "<script" in (tmp_path / "report.html").read_text(encoding="utf-8")
     say(eligrad, "reproduce", "fig6", "--help", cwd=tmp_path)
-    spec = "from eligrad.experiments.reproduce import *\nfor f in FIGURES: print(figure_spec(f))"
+    spec = "from eligrad.sweeps.paper import *\nfor f in FIGURES: print(figure_spec(f))"
     assert say(elsewhere / "python", "-c", spec, cwd=tmp_path).count("Spec(") == 6
 
 

@@ -12,9 +12,9 @@ from eligrad.engines.host_rollout import HostRollouts
 from eligrad.engines.rollout import Rollouts
 from eligrad.engines.stream import Runs
 from eligrad.envs import HostEnvironment
+from eligrad.runs import config as planning
+from eligrad.runs.config import Agent, World
 from eligrad.runs.metrics import Measured
-from eligrad.training import plan as planning
-from eligrad.training.plan import Agent, World
 
 
 @runtime_checkable

@@ -16,16 +16,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from eligrad._base.interruption import unheard_by_children
 from eligrad._processes import picklable
 from eligrad.agents import ActorCritic
 from eligrad.engines.engine import make_engine
 from eligrad.engines.host import HostState
 from eligrad.engines.simulators import HostEngine, join, share_of
 from eligrad.engines.stream import spread
+from eligrad.runs import config as planning
+from eligrad.runs.config import Agent, Plan, World
 from eligrad.runs.metrics import Measured
-from eligrad.training import plan as planning
-from eligrad.training.interruption import unheard_by_children
-from eligrad.training.plan import Agent, Plan, World
 
 
 class WorkerDied(RuntimeError):

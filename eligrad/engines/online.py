@@ -29,7 +29,7 @@ from eligrad.agents.streaming import Experience
 from eligrad.engines.devices import return_freed_memory
 from eligrad.engines.dispatch import Dispatch, KeyBlocks
 from eligrad.runs import checkpoint
-from eligrad.training.plan import settings_of
+from eligrad.runs.config import settings_of
 
 
 class Online:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import gymnasium
 
 from eligrad.envs import probes
-from eligrad.envs.to_gymnasium import GymnasiumFromJax
+from eligrad.envs.adapters.to_gymnasium import GymnasiumFromJax
 
 
 def make_probe(name: str) -> GymnasiumFromJax:

@@ -38,9 +38,9 @@ _own_suites = {name.partition("/")[0] for name in _registered}
 
 # Each takes the rest of the name as its first argument.
 _adapters: dict[str, str] = {
-    "gymnax": "eligrad.envs.gymnax:GymnaxEnvironment",
-    "brax": "eligrad.envs.brax:make_brax",
-    "gymnasium": "eligrad.envs.gymnasium:GymnasiumEnvironment",
+    "gymnax": "eligrad.envs.adapters.gymnax:GymnaxEnvironment",
+    "brax": "eligrad.envs.adapters.brax:make_brax",
+    "gymnasium": "eligrad.envs.adapters.gymnasium:GymnasiumEnvironment",
 }
 
 

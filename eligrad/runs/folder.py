@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import PyTree
 
+from eligrad._base.checks import MOST_STEPS
 from eligrad._base.files import checksum, locked, replacing, write_json
 from eligrad._damaged import DamagedFileError, DamagedFileWarning
 from eligrad._files import RUN_FORMAT, inside, read_config, read_json, sealed
@@ -30,7 +31,6 @@ from eligrad.runs import checkpoint
 from eligrad.runs.checkpoint import CheckpointError, DamagedCheckpointError
 from eligrad.runs.metrics import Tables, concatenate
 from eligrad.runs.tables import SCHEMAS, read_part
-from eligrad.training.plan import MOST_STEPS
 
 KEPT = 2
 """Checkpoints kept: should the newest be damaged, there is one before it."""

@@ -1,6 +1,6 @@
 """The training loop: `train` and `resume`, callbacks, progress, loggers, evaluation, videos."""
 
-from eligrad.training.interruption import Interrupted
+from eligrad._base.interruption import Interrupted
 from eligrad.training.run import prepare, resume, train
 from eligrad.training.session import Callback, Result, Session
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from eligrad.engines.engine import make_engine
 from eligrad.runs import checkpoint
+from eligrad.runs import config as planning
 from eligrad.runs.checkpoint import CheckpointError
+from eligrad.runs.config import Agent, Plan
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import Tables
 from eligrad.runs.provenance import provenance
 from eligrad.runs.tables import from_bytes, to_bytes
-from eligrad.training import plan as planning
-from eligrad.training.plan import Agent, Plan
 from eligrad.training.session import Session
 
 

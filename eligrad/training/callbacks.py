@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from eligrad._base.checks import whole_number
+from eligrad.runs.config import make_params
 from eligrad.training import archive
 from eligrad.training.evaluation import evaluate
-from eligrad.training.plan import make_params, whole_number
 from eligrad.training.session import Session
 
 RECENT = 20

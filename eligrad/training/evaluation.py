@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from eligrad._base.checks import whole_number
 from eligrad.engines.stream import spread
 from eligrad.envs import Environment, HostEnvironment
 from eligrad.envs.core import step_autoreset
-from eligrad.training.plan import Agent, World, env_seeds, whole_number
+from eligrad.runs.config import Agent, World, env_seeds
 
 LIMIT = 100_000
 """Steps after which an episode that does not end is left, unless told otherwise."""

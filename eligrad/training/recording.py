@@ -18,14 +18,15 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped, UInt8
 
 from eligrad import normalize
+from eligrad._base.checks import whole_number
 from eligrad.agents import ActorCritic, Network, QLambda
 from eligrad.agents.policies import over_batch
 from eligrad.agents.ppo import OBSERVATION_CLIP, REWARD_CLIP
 from eligrad.agents.streaming import epsilon_greedy_probabilities
 from eligrad.envs import Environment, HostEnvironment
 from eligrad.envs.core import step_autoreset
+from eligrad.runs.config import Agent, World, env_seeds
 from eligrad.training.evaluation import choose
-from eligrad.training.plan import Agent, World, env_seeds, whole_number
 from eligrad.training.saved import Which, read_agent
 
 MAX_STEPS = 500

@@ -9,17 +9,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec
 
+from eligrad._base.checks import whole_number
 from eligrad._machine import cores
 from eligrad.agents import PRESETS, ActorCritic, QLambda, QLambdaConfig
 from eligrad.engines.engine import Engine, make_engine
-from eligrad.engines.fit import check_networks
 from eligrad.engines.multiprocess import Crew
 from eligrad.envs import HostEnvironment
 from eligrad.rules import _checks as check
+from eligrad.runs import config as planning
+from eligrad.runs.config import Agent, Plan, World
+from eligrad.runs.fit import check_networks
 from eligrad.runs.folder import RunFolder
-from eligrad.training import plan as planning
 from eligrad.training.loggers import check_sinks
-from eligrad.training.plan import Agent, Plan, World
 from eligrad.training.session import Callback, Result, Session
 
 Arguments = ParamSpec("Arguments")
@@ -66,7 +67,7 @@ def prepare(
         raise TypeError(f"agent is a {type(agent).__name__}; a name or an agent is accepted")
     check.within("exploration_fraction", exploration_fraction, 0.0, 1.0)
     check_sinks(sinks, None if out is None else Path(out))
-    steps = planning.whole_number("steps", steps)
+    steps = whole_number("steps", steps)
     each = planning.each_seed(seeds)
     world = planning.make_world(env, max_episode_steps)
     if isinstance(agent, str):
@@ -82,11 +83,11 @@ def prepare(
     rollout = settings.get("rollout", 1)
     steps = planning.whole_rollouts(steps, rollout)
     if chunk is not None:
-        chunk = min(planning.whole_number("chunk", chunk), steps)
+        chunk = min(whole_number("chunk", chunk), steps)
     else:
         chunk = planning.chunk_for(steps, rollout)
     if checkpoint_every is not None:
-        checkpoint_every = planning.whole_number("checkpoint_every", checkpoint_every)
+        checkpoint_every = whole_number("checkpoint_every", checkpoint_every)
     plan = Plan(
         agent=agent if isinstance(agent, str) else None,
         settings=settings,
@@ -166,7 +167,7 @@ def _make_engine(
     shareable = isinstance(env, HostEnvironment) and None not in (plan.agent, plan.env)
     if processes is None:
         processes = cores() if shareable else 1
-    processes = min(planning.whole_number("processes", processes), len(plan.seeds))
+    processes = min(whole_number("processes", processes), len(plan.seeds))
     if processes == 1:
         return make_engine(agent, env, params, plan.seeds)
     if not shareable:

@@ -15,14 +15,14 @@ import jax.numpy as jnp
 from eligrad.agents import ActorCritic
 from eligrad.envs import HostEnvironment, make
 from eligrad.runs import checkpoint
+from eligrad.runs import config as planning
 from eligrad.runs.checkpoint import DamagedCheckpointError
+from eligrad.runs.config import Agent, Plan, World
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import Tables
 from eligrad.runs.summary import best_run
 from eligrad.runs.tables import from_bytes
 from eligrad.training import archive
-from eligrad.training import plan as planning
-from eligrad.training.plan import Agent, Plan, World
 
 Which = int | Literal["best"]
 """A seed of the run, or the one whose last episodes had the highest mean return."""

@@ -10,24 +10,25 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pyarrow as pa
 from jax.errors import JaxRuntimeError
 
+from eligrad._base.interruption import Interrupted, Interruption
 from eligrad.engines.devices import return_freed_memory
 from eligrad.engines.engine import Engine
 from eligrad.engines.faults import EnvironmentFault, chunk_failed
 from eligrad.engines.simulators import HostEngine
+from eligrad.runs import config as planning
 from eligrad.runs import plot as figure
 from eligrad.runs.checkpoint import CheckpointError
+from eligrad.runs.config import Agent, Plan, World
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import EpisodeRecord, Tables, tables_of_chunk
 from eligrad.runs.provenance import provenance
 from eligrad.runs.summary import summarise
-from eligrad.training import plan as planning
-from eligrad.training.interruption import Interrupted, Interruption, wait
 from eligrad.training.loggers import Sinks, Subject
-from eligrad.training.plan import Agent, Plan, World
 from eligrad.training.progress import Progress
 
 
@@ -150,7 +151,7 @@ class Session:
         steps = min(self.plan.chunk - begun_at % self.plan.chunk, self.plan.steps - begun_at)
         try:
             record = self.engine.advance(steps)
-            wait(record)
+            _wait(record)
             self._check_faults(record)
         except (MemoryError, JaxRuntimeError) as error:
             raise chunk_failed(error, self.env.name, (begun_at + 1, begun_at + steps)) from error
@@ -218,3 +219,10 @@ class Session:
         """Compiling, for the most part: what the first chunk took longer than the others."""
         first, *others = self.seconds or [0.0]
         return max(0.0, first - float(np.median(others or [0.0])))
+
+
+def _wait(arrays: Any) -> None:
+    """Waits for JAX arrays with the interpreter awake, so that it can hear signals meanwhile."""
+    pending: list[Any] = [leaf for leaf in jax.tree.leaves(arrays) if isinstance(leaf, jax.Array)]
+    while not all(leaf.is_ready() for leaf in pending):
+        time.sleep(0.001)

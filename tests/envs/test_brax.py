@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eligrad.envs import Box, make, step_autoreset
-from eligrad.envs.brax import BraxEnvironment
+from eligrad.envs.adapters.brax import BraxEnvironment
 
 envs = pytest.importorskip("brax.envs", reason="brax is an extra of its own: eligrad[brax]")
 # brax is no longer developed: it says so, and it uses what MJX has deprecated.

@@ -16,8 +16,8 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from eligrad.envs.gymnasium import encoding
-from eligrad.envs.gymnasium.encoding import Document, NotData, to_bytes
+from eligrad.envs.adapters.gymnasium import encoding
+from eligrad.envs.adapters.gymnasium.encoding import Document, NotData, to_bytes
 
 QUICK = hypothesis.settings(deadline=None, max_examples=50)
 

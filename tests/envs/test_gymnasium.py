@@ -15,7 +15,7 @@ from gymnasium.wrappers import Autoreset, FlattenObservation, TimeLimit
 
 from eligrad.envs import HostTransition, make
 from eligrad.envs import spaces as ours
-from eligrad.envs.gymnasium import GymnasiumEnvironment
+from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from tests.envs.tiny import Counter, Faulty
 
 WORKERS = ["loop", "threads", "processes"]
@@ -272,7 +272,7 @@ def test_processes_do_not_run_the_users_script_again(tmp_path):
     script.write_text(
         """
 import numpy as np
-from eligrad.envs.gymnasium import GymnasiumEnvironment
+from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from tests.envs.tiny import Counter
 
 class Mine(Counter):

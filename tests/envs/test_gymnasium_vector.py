@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-from eligrad.envs.gymnasium import GymnasiumEnvironment, GymnasiumVector
+from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment, GymnasiumVector
 from tests.envs.test_gymnasium import assert_equal_transitions, play
 from tests.envs.tiny import limited
 

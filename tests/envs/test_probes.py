@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from eligrad.envs import probes
+from eligrad.envs.adapters.to_gymnasium import GymnasiumFromJax
 from eligrad.envs.core import step_autoreset
 from eligrad.envs.probes_gymnasium import make_probe
-from eligrad.envs.to_gymnasium import GymnasiumFromJax
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -9,9 +9,9 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 from gymnasium.wrappers import RenderCollection
 
 from eligrad.envs import make, probes
+from eligrad.envs.adapters.to_gymnasium import GymnasiumFromJax, to_gymnasium_space
 from eligrad.envs.minatar.render import render
 from eligrad.envs.probes_gymnasium import make_probe
-from eligrad.envs.to_gymnasium import GymnasiumFromJax, to_gymnasium_space
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

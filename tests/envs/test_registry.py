@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 from eligrad.envs import Box, Discrete, Environment, list_envs, make, register, registry
-from eligrad.envs.gymnasium import GymnasiumEnvironment
+from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from eligrad.envs.wrappers import TimeLimit
 from tests.envs.tiny import Counter
 
@@ -156,7 +156,7 @@ def test_our_own_environments_need_no_gymnasium():
 def test_messages_without_runtime_type_checks():
     printed = outcome(
         """
-        from eligrad.envs.gymnasium import GymnasiumEnvironment
+        from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
         import gymnasium
         for wrong in (lambda: GymnasiumEnvironment(gymnasium.make("CartPole-v1")),
                       lambda: GymnasiumEnvironment("CartPole-v1").open(1, "thread")):

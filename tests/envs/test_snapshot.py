@@ -14,7 +14,7 @@ from gymnasium.envs.mujoco.half_cheetah_v5 import HalfCheetahEnv
 
 from eligrad.envs import make
 from eligrad.envs import spaces as ours
-from eligrad.envs.gymnasium import GymnasiumEnvironment, snapshot
+from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment, snapshot
 from tests.envs.test_encoding import read, written
 from tests.envs.test_gymnasium import assert_equal_transitions
 from tests.envs.tiny import Counter, Opaque, limited

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from eligrad.experiments import load_episodes, load_runs
-from eligrad.runs.dissect import Leaves
+from eligrad.analysis import load_episodes, load_runs
 from eligrad.runs.folder import RunFolder
+from eligrad.sweeps.dissect import Leaves
 
 ROOT = Path(__file__).parents[2]
 CLOCKS = ("seconds", "steps_per_second", "rollout_seconds", "update_seconds", "startup_seconds")

@@ -19,7 +19,7 @@ if os.environ.get("CLOCK") == "jumps":  # before anyone takes the function for t
 from eligrad.cli import main
 from eligrad.engines import Rollouts, Runs
 from eligrad.envs import register
-from eligrad.envs.gymnasium import GymnasiumEnvironment
+from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from tests.faults.worlds import FAULT, HostWorld, JaxWorld, short_of_memory
 
 register("Fault/Jax-v0", JaxWorld)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.train.altered import KINDS, Altered, alterations
+from tests.runs.altered import KINDS, Altered, alterations
 
 pytestmark = pytest.mark.faults
 

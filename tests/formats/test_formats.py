@@ -17,10 +17,11 @@ import pytest
 
 import eligrad
 from eligrad.agents import PRESETS, QLambda, default_network
+from eligrad.analysis import load_runs
+from eligrad.analysis.report import write_report
 from eligrad.engines import Online
-from eligrad.experiments import Sweep, load_runs, run_sweep
-from eligrad.experiments.report import write_report
 from eligrad.runs.records import scan
+from eligrad.sweeps import Sweep, run_sweep
 from eligrad.training import resume
 
 ARCHIVE = Path(__file__).parent / "2.tar.xz"

@@ -1,0 +1,244 @@
+"""Figures of many runs: learning curves, speed, performance profiles.
+
+Each function takes tables as `load_runs` and `load_episodes` give them and returns a matplotlib
+figure; `save` writes it as PNG, SVG or PDF. Agents have their colours of `palette` everywhere, and
+lines of one agent with several settings differ in dash. Figures of settings: `settings_figures`.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eligrad.analysis import palette
+from eligrad.analysis.bootstrap import STANDARD, Bootstrap
+from eligrad.analysis.frames import Table, labelled, require, scores
+from eligrad.analysis.learning_curves import learning_curves as curves_of
+from eligrad.analysis.palette import Style
+from eligrad.analysis.statistics import Bounds, bounds_of, normalise, performance_profile
+from eligrad.runs.plot import blank, draw_mean, save
+from eligrad.runs.returns import POINTS, have_a_value, mean_and_error
+
+__all__ = ["learning_curves", "performance_profiles", "save", "speed_bars"]
+
+COLUMNS = 3
+"""Panels side by side."""
+THRESHOLDS = 101
+"""Points of a performance profile."""
+_HATCHES: dict[str, str] = dict(zip(palette.DASHES, ("", "//", "..", "xx"), strict=True))
+
+
+class Line(NamedTuple):
+    """One agent, or one of its variants, in a figure."""
+
+    label: str
+    style: Style
+    runs: Table
+    zorder: float
+    """The first line lies on top."""
+
+    @property
+    def look(self) -> dict[str, Any]:
+        """What matplotlib calls its style."""
+        return {
+            "label": self.label,
+            "color": self.style.colour,
+            "linestyle": self.style.dash,
+            "zorder": self.zorder,
+        }
+
+
+def lines_of(runs: Table) -> list[Line]:
+    """The runs by what tells them apart, in the order in which figures show them."""
+    groups = dict(list(labelled(runs).groupby(["agent", "label"], observed=True)))
+    ordered = sorted(groups, key=lambda key: (palette.order(key[0]), key[1]))
+    styles = palette.styles([agent for agent, _ in ordered])
+    return [
+        Line(label, style, groups[agent, label], zorder=3 - place / len(ordered))
+        for place, ((agent, label), style) in enumerate(zip(ordered, styles, strict=True))
+    ]
+
+
+def learning_curves(runs: Table, episodes: Table, points: int = POINTS) -> Any:
+    """A panel for each environment: mean return over the runs, its standard error shaded.
+
+    The mean is drawn where all runs of a line have a value. Runs that never ended an episode have
+    none; they, and those that diverged, are counted above the panel.
+    """
+    require(runs, ["diverged_step"], "runs")
+    aligned = curves_of(runs, episodes, points)
+    lines = lines_of(runs)
+    figure, panels = panels_of(aligned["env"].unique())
+    for env, panel in panels.items():
+        here = aligned[aligned["env"] == env].pivot(index="run", columns="step", values="return")
+        at, notes = here.columns.to_numpy(np.float64), []
+        for line in lines:
+            mine = line.runs[line.runs["env"] == env]
+            rows = here.loc[list(mine["run"])].to_numpy()
+            known = rows[have_a_value(rows)]
+            if len(known):
+                draw_mean(panel, at, known, **line.look, linewidth=1.8)
+            for what, count in (
+                ("diverged", mine["diverged_step"].notna().sum()),
+                ("without an episode", len(rows) - len(known)),
+            ):
+                if count:
+                    notes.append(f"{line.label}: {count} of {len(rows)} {what}")
+        add_title(panel, env, notes)
+        panel.set(xlabel="environment steps", ylabel="return of an episode", xlim=(0, at[-1]))
+        short_numbers(panel.xaxis)
+    counts = [count for line in lines for count in line.runs.groupby("env").size()]
+    fewest, most = min(counts), max(counts)
+    seeds = f"{most}" if fewest == most else f"{fewest} to {most}"
+    add_legend(figure, panels.values(), f"mean of {seeds} runs, standard error shaded")
+    return figure
+
+
+def speed_bars(runs: Table, column: str = "steps_per_second") -> Any:
+    """Bars of speed by environment and agent: mean over the runs, with its standard error.
+
+    Runs of one program share its time: where all do, there is no error to show.
+    """
+    require(runs, ["env", column], "runs")
+    lines, envs = lines_of(runs), sorted(runs["env"].unique())
+    names = [env.replace("/", "/\n") for env in envs]
+    longest = max(len(row) for name in names for row in name.split("\n"))
+    # Room for the bars, and for the names under them.
+    figure = blank(max(4.8, 1.2 + max(0.5 * len(lines), 0.1 * longest) * len(envs)), 4.2)
+    panel = figure.add_subplot()
+    width = 0.8 / len(lines)
+    for place, line in enumerate(lines):
+        for number, env in enumerate(envs):
+            speeds = line.runs[column][line.runs["env"] == env].dropna().to_numpy()
+            if not len(speeds):
+                continue
+            mean, error = mean_and_error(speeds)
+            bars = panel.bar(
+                number + (place - (len(lines) - 1) / 2) * width,
+                mean,
+                0.92 * width,
+                yerr=error if np.ptp(speeds) > 0 else None,
+                capsize=3,
+                color=line.style.colour,
+                # White, since it is drawn in the colour of the edge.
+                edgecolor="white",
+                hatch=_HATCHES[line.style.dash],
+                label=line.label,
+            )
+            panel.bar_label(bars, [_engineering(float(mean))], padding=2, fontsize=8)
+    panel.set(ylabel="environment steps per second", ylim=(0, 1.08 * panel.get_ylim()[1]))
+    panel.set_xticks(range(len(envs)), names)
+    short_numbers(panel.yaxis)
+    panel.grid(axis="y", alpha=0.3)
+    panel.set_axisbelow(True)
+    add_legend(figure, [panel], "mean over runs, whiskers: standard error")
+    return figure
+
+
+def performance_profiles(
+    runs: Table,
+    column: str = "return_last",
+    bounds: Bounds | None = None,
+    bootstrap: Bootstrap = STANDARD,
+) -> Any:
+    """The share of runs above each score, over all environments; intervals shaded, of each point.
+
+    Scores are normalised by `bounds`; without them, 0 and 1 are the worst and the best
+    configuration of each environment.
+    """
+    scale = "given bounds" if bounds else "worst and best configuration of each environment"
+    lines = lines_of(runs)
+    raw = [scores(line.runs, column) for line in lines]
+    for line, one in zip(lines, raw, strict=True):
+        if set(one) != set(raw[0]):
+            raise ValueError(
+                f"{lines[0].label} has runs on {sorted(raw[0])} and {line.label} on "
+                f"{sorted(one)}; profiles of the same environments are accepted"
+            )
+    bounds = bounds or bounds_of(runs, column)
+    normal = [normalise(one, bounds) for one in raw]
+    values = np.concatenate([each for one in normal for each in one.values()])
+    margin = 0.02 * (np.ptp(values) or 1.0)
+    at = np.linspace(values.min() - margin, values.max() + margin, THRESHOLDS)
+    figure = blank(6.4, 4.6)
+    panel = figure.add_subplot()
+    for line, one in zip(lines, normal, strict=True):
+        profile = performance_profile(one, at, bootstrap)
+        panel.plot(at, profile.share, **line.look, linewidth=2, drawstyle="steps-post")
+        panel.fill_between(
+            at, profile.low, profile.high, color=line.style.colour, alpha=0.18, step="post",
+            linewidth=0,
+        )  # fmt: skip
+    panel.set(
+        xlabel=f"score τ (0 and 1: {scale})",
+        ylabel="share of runs with a score above τ",
+        xlim=(at[0], at[-1]),
+        ylim=(-0.02, 1.02),
+    )
+    panel.grid(alpha=0.3)
+    note = f"{len(normal[0])} environments, {100 * bootstrap.level:g} % intervals shaded"
+    add_legend(figure, [panel], note)
+    return figure
+
+
+def panels_of(names: Iterable[str]) -> tuple[Any, dict[str, Any]]:
+    """A figure with a panel for each name, in rows."""
+    names = sorted(names)
+    columns = min(COLUMNS, len(names))
+    rows = -(-len(names) // columns)
+    figure = blank(max(4.0 * columns, 6.0), 3.2 * rows + 0.7)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axis in axes[len(names) :]:
+        axis.axis("off")
+    for axis in axes:
+        axis.grid(alpha=0.3)
+    return figure, dict(zip(names, axes, strict=False))
+
+
+def add_title(panel: Any, title: str, notes: list[str]) -> None:
+    """A title with remarks in small letters below it."""
+    panel.set_title(title, fontsize=11, pad=6 + 10 * len(notes))
+    remarks = "\n".join(notes)
+    panel.annotate(
+        remarks, (0.5, 1.0), (0, 2), "axes fraction", "offset points", ha="center", va="bottom",
+        fontsize=8, color="#555555",
+    )  # fmt: skip
+
+
+def add_legend(figure: Any, panels: Iterable[Any], note: str) -> None:
+    """One legend below all panels, each line once, under a note."""
+    handles: dict[str, Any] = {}
+    for panel in panels:
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    inches = 0.9 + 0.09 * max(map(len, handles), default=0)
+    legend = figure.legend(
+        handles.values(),
+        handles.keys(),
+        loc="outside lower center",
+        ncols=max(1, min(len(handles), int(figure.get_figwidth() // inches))),
+        frameon=False,
+        title=wrapped(note, figure),
+        title_fontsize="small",
+        handlelength=2.6,
+    )
+    legend.get_title().set_multialignment("center")
+
+
+def wrapped(note: str, figure: Any) -> str:
+    """Small letters in as many lines as the figure's width asks for."""
+    return textwrap.fill(note, int(12 * figure.get_figwidth()))
+
+
+def short_numbers(axis: Any) -> None:
+    """Ticks of large numbers as 500k and 1M."""
+    axis.set_major_formatter(lambda value, _: _engineering(value))
+
+
+def _engineering(value: float) -> str:
+    from matplotlib.ticker import EngFormatter
+
+    return EngFormatter(sep="").format_eng(float(f"{value:.3g}"))

@@ -1,0 +1,62 @@
+"""From a configuration back to the command that trains it."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eligrad.agents import PRESETS
+from eligrad.runs.config import EXPLORATION_FRACTION
+
+
+def commands(configuration: Mapping[str, Any], seeds: Sequence[int]) -> list[str]:
+    """Commands that train these seeds, one for each unbroken stretch of them.
+
+    None for an agent or environment that was made by hand, or whose numbers were changed: there is
+    no command for that.
+    """
+    agent, env = configuration["agent"], configuration["env"]
+    if agent not in PRESETS or env is None or configuration["env_params"]:
+        return []
+    words = ["eligrad", "train", agent, env, "--steps", str(configuration["steps"])]
+    if configuration["max_episode_steps"] is not None:
+        words += ["--max-episode-steps", str(configuration["max_episode_steps"])]
+    words += _settings(agent, configuration)
+    return [
+        shlex.join([*words, "--seeds", str(len(stretch)), "--seed", str(stretch[0])])
+        for stretch in _stretches(seeds)
+    ]
+
+
+def _settings(agent: str, configuration: Mapping[str, Any]) -> list[str]:
+    """Options for what differs from the agent's own settings."""
+    settings, steps = dict(configuration["settings"]), configuration["steps"]
+    words = []
+    if "exploration_steps" in settings:
+        fraction = settings.pop("exploration_steps") / steps
+        fraction = round(fraction, 12)  # 0.30000000000000004 was 0.3
+        if fraction != EXPLORATION_FRACTION:
+            words += ["--exploration-fraction", repr(fraction)]
+    own = dataclasses.asdict(PRESETS[agent])
+    for name, value in settings.items():
+        option = name.replace("_", "-")
+        if value == own.get(name):
+            continue
+        if isinstance(value, bool):
+            words.append(f"--{option}" if value else f"--no-{option}")
+        else:
+            words += [f"--{option}", str(value)]
+    return words
+
+
+def _stretches(seeds: Sequence[int]) -> list[list[int]]:
+    """Numbers that follow each other, together."""
+    stretches: list[list[int]] = []
+    for seed in sorted(set(seeds)):
+        if stretches and seed == stretches[-1][-1] + 1:
+            stretches[-1].append(seed)
+        else:
+            stretches.append([seed])
+    return stretches

@@ -1,0 +1,375 @@
+"""The agents with the verbs people know: learn, predict, evaluate, save, load.
+
+    agent = QRC("MinAtar/Breakout-v1", lam=0.8, seeds=8).learn(1_000_000, progress_bar=True)
+    action, _ = agent.best().predict(observation)
+    agent.save("breakout.npz")
+
+One object holds all its seeds, trained as one program. `learn` again goes on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from eligrad._base.checks import whole_number
+from eligrad.agents import PRESETS, TITLES, Network
+from eligrad.engines.stream import spread
+from eligrad.rules import _checks as check
+from eligrad.runs import config as planning
+from eligrad.runs.config import EXPLORATION_FRACTION, World
+from eligrad.runs.fit import check_networks
+from eligrad.runs.summary import best_run
+from eligrad.training import Callback, Session, archive, prepare
+from eligrad.training.evaluation import LIMIT, choose, evaluate
+
+Networks = Network | tuple[Network, Network]
+
+
+class Learner:
+    """An agent and its environment; `seeds` of them, each with a life of its own.
+
+    `env` is a name for `eligrad.envs.make`, an environment, or a Gymnasium class or a function that
+    makes one. Settings are those of the agent's config, which `eligrad.agents.PRESETS` shows; one
+    that is a number may be a list with a value for each seed. `env_params` changes numbers of a JAX
+    environment, by their names. ε of a streaming agent falls over `exploration_fraction` of the
+    steps of the first `learn`, unless `exploration_steps` is set.
+
+    `network` is one of your own, which gives a value for each action. PPO and Gradient PPO take
+    two, `(policy, critic)`: a logit for each action, or a mean for each of its entries; and one
+    value.
+    """
+
+    preset: ClassVar[str]
+    _remembered: tuple[Any, Any] | None
+
+    def __init__(
+        self,
+        env: str | World | Callable[..., Any],
+        *,
+        seeds: int | Sequence[int] | np.ndarray = 1,
+        network: Networks | None = None,
+        max_episode_steps: int | None = None,
+        env_params: dict[str, Any] | None = None,
+        exploration_fraction: float | None = None,
+        **settings: Any,
+    ) -> None:
+        self._env = env
+        self._exploration = EXPLORATION_FRACTION
+        if exploration_fraction is not None:
+            if not self._streams() or "exploration_steps" in settings:
+                raise ValueError(
+                    f"exploration_fraction is {exploration_fraction}; it is for streaming agents, "
+                    "and goes without exploration_steps"
+                )
+            check.within("exploration_fraction", exploration_fraction, 0.0, 1.0)
+            self._exploration = exploration_fraction
+        self._options: dict[str, Any] = {
+            "seeds": planning.each_seed(seeds),
+            "max_episode_steps": max_episode_steps,
+            "env_params": planning.plain_params(env_params),
+        }
+        self._settings = settings
+        self._session: Session | None = None
+        self._run, self._remembered, self._predictions = 0, None, 0
+        # Refused now, not when an hour of something else has passed.
+        complete = planning.make_settings(self.preset, settings, len(self._options["seeds"]))
+        self._world = planning.make_world(env, max_episode_steps)
+        if env_params:
+            planning.make_params(self._world, self._options["env_params"])
+        self._networks = self._own(network)
+        agent = planning.make_agent(self.preset, complete, self._world, self._networks)
+        if self._networks:
+            check_networks(agent, self._world)
+
+    @classmethod
+    def _streams(cls) -> bool:
+        return not hasattr(PRESETS[cls.preset], "rollout")
+
+    @classmethod
+    def _own(cls, network: Any) -> tuple[Network, ...]:
+        """The networks that were given; none, or as many as the agent has."""
+        if network is None:
+            return ()
+        if cls._streams():
+            return (network,)
+        if not isinstance(network, tuple) or len(network) != 2:
+            raise ValueError(
+                f"network is {network!r}; {cls.__name__} has two: (policy, critic) is accepted"
+            )
+        return network
+
+    def learn(
+        self,
+        total_timesteps: int | float,
+        *,
+        progress_bar: bool = False,
+        callback: Callback | Sequence[Callback] | None = None,
+        out: str | Path | None = None,
+    ) -> Learner:
+        """Trains every seed for so many more steps.
+
+        `out` is a new folder for metrics, checkpoints and a curve, to be named in the first call.
+        Each callback gets the `Session` after each chunk; one that returns False ends training.
+        """
+        steps = whole_number("total_timesteps", total_timesteps)
+        callbacks = _callbacks(callback)
+        if self._session is None:
+            self._session = self._begin(steps, out)
+        elif out is not None:
+            raise ValueError(f"out is {out}; a folder is named in the first call of learn only")
+        else:
+            self._session.plan = _longer(self._session.plan, self._session.step + steps)
+        self._session.show_progress, self._session.callbacks = progress_bar, callbacks
+        self._session.run()
+        return self
+
+    def _begin(self, steps: int, out: str | Path | None) -> Session:
+        options: dict[str, Any] = {"steps": steps, "out": out, **self._options}
+        if not self._networks:
+            options["exploration_fraction"] = self._exploration
+            return prepare(self.preset, self._env, **options, **self._settings)
+        explored = {"exploration_steps": self._exploration * steps} if self._streams() else {}
+        settings = explored | self._settings
+        settings = planning.make_settings(self.preset, settings, len(options["seeds"]))
+        agent = planning.make_agent(self.preset, settings, self._world, self._networks)
+        return prepare(agent, self._env, **options)
+
+    @property
+    def session(self) -> Session:
+        """What is trained: the engine, the plan, the metrics."""
+        if self._session is None:
+            raise RuntimeError(f"this {type(self).__name__} has not learned yet: call learn first")
+        return self._session
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps that each seed has taken."""
+        return 0 if self._session is None else self._session.step
+
+    @property
+    def episodes(self) -> pd.DataFrame:
+        """All episodes so far: run, seed, step, return, length."""
+        return self.session.tables().episodes.to_pandas()
+
+    def best(self) -> Learner:
+        """From now on acts as the seed whose last episodes had the highest mean return."""
+        session = self.session
+        self._run = best_run(session.tables(), session.plan.seeds, session.step)
+        return self
+
+    def predict(
+        self,
+        observation: np.ndarray,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[np.ndarray, Any]:
+        """The action in an observation, or the actions in a batch of them; `state` is passed on.
+
+        The first seed acts, or the one that `best` chose. Statistics stay as they are.
+        """
+        del episode_start
+        session = self.session
+        observation = np.asarray(observation)
+        space = session.env.observation_space
+        batch = observation.ndim == len(space.shape) + 1
+        rows = observation if batch else observation[None]
+        if rows.shape[1:] != tuple(space.shape):
+            raise ValueError(
+                f"observation has shape {observation.shape}; {tuple(space.shape)}, or a batch of "
+                "those, is accepted"
+            )
+        agent, agent_state = self._acting()
+        self._predictions += 1
+        key = jax.random.fold_in(jax.random.key(session.step), self._predictions)
+        actions = np.asarray(_act(agent, agent_state, jnp.asarray(rows), key, deterministic))
+        return (actions if batch else actions.squeeze(axis=0)), state
+
+    def _acting(self) -> tuple[Any, Any]:
+        """The agent that acts and its state, taken out of all runs once for each moment."""
+        session, moment = self.session, (self.session.step, self._run)
+        if self._remembered is None or self._remembered[0] != moment:
+            every = (spread(session.agent, session.engine.count), session.engine.state.agent)
+            one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[self._run], every)
+            self._remembered = (moment, one)
+        return self._remembered[1]
+
+    def evaluate(
+        self,
+        episodes: int = 10,
+        *,
+        deterministic: bool = True,
+        seed: int = 0,
+        max_steps: int = LIMIT,
+    ) -> pd.DataFrame:
+        """Plays whole episodes with every seed, without learning: seed, episode, return.
+
+        One that does not end is left after `max_steps`.
+        """
+        session = self.session
+        returns = evaluate(
+            session.agent,
+            session.env,
+            session.engine.state.agent,
+            episodes=episodes,
+            seed=seed,
+            greedy=deterministic,
+            params=planning.make_params(session.env, session.plan.env_params),
+            max_steps=max_steps,
+        )
+        return pd.DataFrame(
+            {
+                "seed": np.repeat(session.plan.seeds, returns.shape[1]),
+                "episode": np.tile(np.arange(returns.shape[1]), len(returns)),
+                "return": returns.ravel(),
+            }
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Writes everything to one file: networks, traces, statistics, simulators, metrics."""
+        archive.save(self.session, path, learner=self.preset)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        env: str | World | Callable[..., Any] | None = None,
+        network: Networks | None = None,
+    ) -> Learner:
+        """What `save` wrote, or a copy of what is in a run folder, which stays as it is.
+
+        A network or an environment made by hand must be given again.
+        """
+        plan, preset = archive.read_plan(path), archive.preset_of(path)
+        if preset not in (cls.preset, None):
+            raise ValueError(
+                f"{path} holds {TITLES[preset]}; load it with eligrad.load, or as what it is"
+            )
+        if (plan.agent is None) != (network is not None):
+            raise ValueError(
+                f"{path} holds an agent with "
+                + (
+                    "a network made by hand: pass network= again"
+                    if network is None
+                    else "eligrad's own network: pass no other"
+                )
+            )
+        agent, networks = None, cls._own(network)
+        if networks:
+            env = planning.world_of(plan, Path(path), env)
+            agent = planning.make_agent(cls.preset, plan.settings, env, networks)
+        learner = cls.__new__(cls)
+        learner._session = session = archive.load(path, agent=agent, env=env)
+        learner._env = learner._world = session.env
+        learner._networks, learner._options, learner._settings = networks, {}, {}
+        learner._run, learner._remembered, learner._predictions = 0, None, 0
+        return learner
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._world.name!r}, num_timesteps={self.num_timesteps})"
+
+
+def _callbacks(callback: Any) -> list[Callback]:
+    several = isinstance(callback, Sequence)
+    given = list(callback) if several else [] if callback is None else [callback]
+    for each in given:
+        if not callable(each) or isinstance(each, type):
+            raise TypeError(
+                f"callback is {each!r}; functions of the session are accepted, or objects such as "
+                "StopAtReturn(1.0)"
+            )
+    return given
+
+
+def _longer(plan: planning.Plan, steps: int) -> planning.Plan:
+    """The plan with more steps, and with larger chunks where a short beginning made them small."""
+    if plan.rollout == 1 and plan.chunk < planning.CHUNK // 2:
+        chunk = planning.chunk_for(steps)
+        plan = dataclasses.replace(plan, chunk=chunk, checkpoint_every=chunk)
+    return planning.grown(plan, steps)
+
+
+@functools.partial(jax.jit, static_argnums=4)
+def _act(agent: Any, state: Any, rows: Any, key: Any, deterministic: bool) -> Any:
+    keys = jax.random.split(key, len(rows))
+    return jax.vmap(lambda row, key: choose(agent, state, row, key, deterministic))(rows, keys)
+
+
+class QRC(Learner):
+    """QRC(λ): gradient Q-learning with regularised corrections, from each step as it comes."""
+
+    preset = "qrc"
+
+
+class QC(Learner):
+    """QC(λ): the same without regularisation."""
+
+    preset = "qc"
+
+
+class GQ2(Learner):
+    """GQ2(λ): the action-value form of GTD2(λ)."""
+
+    preset = "gq2"
+
+
+class QLambda(Learner):
+    """Watkins' Q(λ), the semi-gradient baseline."""
+
+    preset = "q-lambda"
+
+
+class SarsaLambda(Learner):
+    """Gradient SARSA(λ); with rule="td" the semi-gradient one."""
+
+    preset = "sarsa-lambda"
+
+
+class ExpectedSarsaLambda(Learner):
+    """Gradient Expected SARSA(λ)."""
+
+    preset = "expected-sarsa-lambda"
+
+
+class StreamQ(Learner):
+    """StreamQ: Q(λ) whose steps ObGD bounds."""
+
+    preset = "stream-q"
+
+
+class PPO(Learner):
+    """Proximal policy optimisation."""
+
+    preset = "ppo"
+
+
+class GradientPPO(Learner):
+    """PPO with a gradient TD(λ) critic."""
+
+    preset = "gradient-ppo"
+
+
+LEARNERS: dict[str, type[Learner]] = {
+    each.preset: each
+    for each in (
+        QRC, QC, GQ2, QLambda, SarsaLambda, ExpectedSarsaLambda, StreamQ, PPO, GradientPPO,
+    )
+}  # fmt: skip
+
+
+def load(path: str | Path, **made: Any) -> Learner:
+    """What any learner's `save` wrote, or a copy of what is in a run folder, as what it was."""
+    name = archive.preset_of(path)
+    if name is None:
+        raise ValueError(f"{path} holds an agent made by hand; load it as what it is, QRC.load say")
+    return LEARNERS[name].load(path, **made)

@@ -1,0 +1,130 @@
+"""Deep reinforcement learning with gradient eligibility traces."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+import tyro
+
+import eligrad
+
+COMMANDS = {
+    "train": "train an agent, or go on with a run: eligrad train qrc MinAtar/Breakout-v1",
+    "sweep": "train many settings and seeds: eligrad sweep spec.toml",
+    "two-stage": "sweep, choose one setting for all environments, train it on fresh seeds",
+    "reproduce": "train what a figure of the paper shows: eligrad reproduce fig3 --scale smoke",
+    "runs": "list, show, compare and remove runs: eligrad runs ls",
+    "report": "one page with curves, tables and configurations of many runs: eligrad report runs",
+    "play": "an episode as a film, with value, h and TD error under it: eligrad play RUN",
+    "watch": "look on while another process trains: eligrad watch RUN",
+    "compare": "say what two sets of runs allow one to claim: eligrad compare A B",
+    "demo": "see TD(λ) diverge and gradient TD(λ) not, in under a minute",
+}
+"""Each has its own --help, and a module of its name."""
+_TRAINS = ("train", "sweep", "two-stage", "reproduce")
+
+
+@dataclasses.dataclass(frozen=True)
+class Demo:
+    """See TD(λ) diverge and gradient TD(λ) not, on three small problems, in under a minute."""
+
+    out: Path = Path("demo.png")
+    """Where to write the figure (.png, .pdf or .svg)."""
+    seeds: int = 20
+    """How many independent learners each line is made of."""
+
+    def run(self) -> None:
+        """Runs the demonstration."""
+        if self.seeds < 1:
+            _refuse(f"--seeds is {self.seeds}; 1 or more is accepted")
+        if self.out.suffix not in (".png", ".pdf", ".svg"):
+            _refuse(f"--out is {self.out}; a name that ends in .png, .pdf or .svg is accepted")
+        if not self.out.resolve().parent.is_dir():
+            _refuse(f"--out: there is no folder {self.out.resolve().parent}")
+        from eligrad import demo
+
+        demo.main(self.out, self.seeds)
+
+
+def _refuse(message: str) -> NoReturn:
+    print(f"eligrad demo: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+class _Printed:
+    """Standard output that ends the program once nobody reads it: `eligrad runs ls | head`.
+
+    Commands would take the error for one of a file, and tell of it.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Writes as the stream does."""
+        with self._ending_in_silence():
+            return self._stream.write(text)
+
+    def flush(self) -> None:
+        """Flushes as the stream does."""
+        with self._ending_in_silence():
+            self._stream.flush()
+
+    @contextlib.contextmanager
+    def _ending_in_silence(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            # What is still in the buffer is written when Python ends, and must find somebody.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            sys.exit(128 + signal.SIGPIPE)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs the command that the first argument names, with the others."""
+    printed = _Printed(sys.stdout)
+    with contextlib.redirect_stdout(cast(Any, printed)):
+        try:
+            _run(arguments)
+        finally:
+            printed.flush()
+
+
+def _run(arguments: list[str] | None) -> None:
+    # The options of `train` come from classes that import JAX: not before it is asked for.
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(
+        prog="eligrad",
+        usage="eligrad COMMAND [OPTIONS]",
+        description=__doc__,
+        epilog="commands, each with its own --help:\n"
+        + "\n".join(f"  {name:<11}{summary}" for name, summary in COMMANDS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=eligrad.__version__)
+    parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help="what to do")
+    command = parser.parse_args(arguments[:1]).command
+    if command in _TRAINS and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Ctrl-C while nothing is at stake yet, or a second one, ends the process without ado.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if command == "demo":
+        tyro.cli(Demo, prog="eligrad demo", args=arguments[1:]).run()
+    elif command in ("sweep", "two-stage", "reproduce"):
+        from eligrad.cli import sweep
+
+        sys.exit(sweep.main(command, arguments[1:]))
+    else:
+        module = importlib.import_module(f"eligrad.cli.{command}")
+        sys.exit(module.main(arguments[1:]))

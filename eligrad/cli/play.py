@@ -1,0 +1,75 @@
+"""`eligrad play`: an episode of a trained agent as a film, with what the agent thinks of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from eligrad.cli.modules import Modules, import_typed
+
+
+@dataclasses.dataclass(frozen=True)
+class Play:
+    """Render an episode of a trained agent to a GIF or an MP4.
+
+    Under each frame: the value estimate, h (for gradient rules) and the TD error, so that one can
+    watch credit being assigned. Nothing is learned, and the run stays as it is.
+    """
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """A run folder, also one that is being trained, or a file that an agent was saved to."""
+    modules: Modules = ()
+    """Import this module first: the one of the run's environment, if you trust it."""
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("play.gif")
+    """The file to write: .gif, or .mp4 with the package imageio-ffmpeg."""
+    seed: Annotated[str, tyro.conf.arg(metavar="best|N")] = "best"
+    """Which of the seeds trained acts; best: that with the highest return in its last episodes."""
+    episode: int = 0
+    """Another number, another episode: what the world leaves to chance."""
+    max_steps: int = 500
+    """Cut the episode off after so many steps."""
+    fps: float = 15.0
+    """Frames per second, one for each step."""
+    sampled: bool = False
+    """Draw actions as in training, instead of taking the best ones."""
+
+
+def main(arguments: list[str]) -> int:
+    """Writes the film that the arguments ask for; returns the exit code."""
+    command = tyro.cli(Play, prog="eligrad play", args=arguments)
+    try:
+        return _run(command)
+    except (ValueError, ImportError, OSError) as error:
+        print(f"eligrad play: {error}", file=sys.stderr)
+        return 2
+
+
+def _run(command: Play) -> int:
+    if command.seed != "best" and not command.seed.isdecimal():
+        raise ValueError(f"--seed is {command.seed!r}; best, or a seed of the run, is accepted")
+    if not command.fps > 0:
+        raise ValueError(f"--fps is {command.fps}; a number above 0 is accepted")
+    # JAX is loaded here, and not for a mistyped option.
+    from eligrad.engines.devices import keep_compiled_programs
+    from eligrad.training import video as film
+    from eligrad.training.recording import record_episode
+
+    film.check_target(command.out)
+    import_typed(command.modules)
+    keep_compiled_programs()
+    recording = record_episode(
+        command.run,
+        seed="best" if command.seed == "best" else int(command.seed),
+        episode=command.episode,
+        greedy=not command.sampled,
+        max_steps=command.max_steps,
+    )
+    film.save(recording, command.out, command.fps)
+    total, end = recording.rewards.sum(), "ended" if recording.terminated else "cut off"
+    print(f"{recording.title}: return {total:.4g} in {len(recording):,} steps, then {end}")
+    print(f"film: {command.out}")
+    return 0

@@ -1,0 +1,39 @@
+"""`eligrad report`: one page of all runs in a folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from eligrad.analysis.report import write_report
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """Write one HTML page about many runs: curves, tables, configurations, versions, commands.
+
+    The page needs neither a network nor a server: open it, keep it, send it.
+    """
+
+    runs: Annotated[Path, tyro.conf.Positional]
+    """A sweep's folder, a folder of run folders, or one run folder."""
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html")
+    """The file to write."""
+    title: str | None = None
+    """The page's heading; by default the folder's name."""
+
+
+def main(arguments: list[str]) -> int:
+    """Writes the report that the arguments ask for; returns the exit code."""
+    command = tyro.cli(Report, prog="eligrad report", args=arguments)
+    try:
+        out = write_report(command.runs, command.out, command.title)
+    except (ValueError, OSError) as error:
+        print(f"eligrad report: {error}", file=sys.stderr)
+        return 2
+    print(f"report: {out}")
+    return 0

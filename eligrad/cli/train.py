@@ -1,0 +1,329 @@
+"""`eligrad train`: options from the config's own fields, a run folder, a table and a picture."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import datetime
+import itertools
+import json
+import logging
+import shlex
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from jax.errors import JaxRuntimeError
+from tyro.constructors import PrimitiveConstructorSpec
+
+from eligrad._base.checks import whole_number
+from eligrad._number import Number
+from eligrad.agents import PRESETS, GradientPPOConfig, PPOConfig, QLambdaConfig
+from eligrad.cli.modules import Modules, import_typed, look_here
+from eligrad.engines import Diverged, EnvironmentFault, OutOfMemory, WorkerDied
+from eligrad.engines.devices import device_for_each_run, keep_compiled_programs
+from eligrad.envs.names import UnknownName, module_of
+from eligrad.runs.config import EXPLORATION_FRACTION, plan_in_file
+from eligrad.runs.folder import RunFolder, RunInUseError
+from eligrad.runs.summary import as_text
+from eligrad.training import Interrupted, resume, train
+
+
+def _count(name: str) -> PrimitiveConstructorSpec[int]:
+    """A whole number that may be written as 1e6."""
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="N",
+        instance_from_str=lambda words: whole_number(f"--{name}", words[0]),
+        is_instance=lambda value: isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def _needed(metavar: str) -> Any:
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint="(needed, unless there is --resume)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(QLambdaConfig):
+    """The agent's own settings, but for the one that follows from --exploration-fraction."""
+
+    exploration_steps: Annotated[Number, tyro.conf.Fixed, tyro.conf.Suppress] = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Train:
+    """Train several seeds of an agent, and write a run folder with metrics, checkpoints and curve.
+
+    Agents: qrc, qc, gq2, q-lambda, sarsa-lambda, expected-sarsa-lambda, stream-q, ppo,
+    gradient-ppo; settings and defaults below are those of the agent named (qrc, without one).
+    Ctrl-C stops after the present chunk and saves.
+    """
+
+    agent: Annotated[str, tyro.conf.Positional, _needed("AGENT")] = ""
+    """Name of the agent."""
+    env: Annotated[str, tyro.conf.Positional, _needed("ENV")] = ""
+    """Name of the environment, such as MinAtar/Breakout-v1, gymnax/CartPole-v1 or Acrobot-v1;
+    my_module:Mine-v0 is one that a module of yours registers, also one in the present folder."""
+    settings: tyro.conf.OmitArgPrefixes[Any] = None
+    steps: Annotated[int, _count("steps")] = 1_000_000
+    """Environment steps of each seed; 1e6 is understood."""
+    seeds: Annotated[int, _count("seeds")] = 8
+    """How many seeds, trained side by side."""
+    seed: int = 0
+    """The first of them."""
+    max_episode_steps: int | None = None
+    """Truncate episodes after so many steps; else as the environment does it."""
+    out: Path | None = None
+    """New folder for the run; by default one under runs/, named after agent, environment, time."""
+    resume: Path | None = None
+    """Go on with the run in this folder: without AGENT, ENV and settings, perhaps more --steps."""
+    modules: Modules = ()
+    """Import this module first: the one of the environment of a run that you resume and trust."""
+    chunk: Annotated[int, _count("chunk")] | None = None
+    """Steps between two updates of the progress bar; by default about 1000."""
+    checkpoint_every: Annotated[int, _count("checkpoint-every")] | None = None
+    """Steps between two checkpoints, a multiple of --chunk; by default a twentieth of the steps."""
+    sink: Annotated[
+        tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="tensorboard|wandb")
+    ] = ()
+    """Send the metrics there too; may be given for each of them."""
+    processes: Annotated[int, _count("processes")] | None = None
+    """Processes that share the seeds, for environments outside JAX; by default one for each core.
+    """
+    progress: bool = True
+    """Whether to draw a progress bar."""
+    cache: bool = True
+    """Whether to keep compiled programs in ~/.cache/eligrad for the next run."""
+    debug: bool = False
+    """Whether to show where in the program an error arose."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainStreaming(Train):  # noqa: D101 (its help is that of Train)
+    settings: tyro.conf.OmitArgPrefixes[Settings] = dataclasses.field(default_factory=Settings)
+    exploration_fraction: float = EXPLORATION_FRACTION
+    """Share of the steps over which ε falls from --epsilon-start to --epsilon-end."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainPPO(Train):  # noqa: D101
+    settings: tyro.conf.OmitArgPrefixes[PPOConfig] = dataclasses.field(default_factory=PPOConfig)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainGradientPPO(Train):  # noqa: D101
+    settings: tyro.conf.OmitArgPrefixes[GradientPPOConfig] = dataclasses.field(
+        default_factory=GradientPPOConfig
+    )
+
+
+for _command in (TrainStreaming, TrainPPO, TrainGradientPPO):
+    _command.__doc__ = Train.__doc__
+
+
+def parse(arguments: list[str]) -> Train:
+    """The command line as an object, with the defaults of the agent or of the run it names."""
+    finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    finder.add_argument("--resume", type=Path)
+    run = finder.parse_known_args(arguments)[0].resume
+    if run is not None:
+        return _parse_resume(arguments, run)
+    assumed = next((word for word in arguments if word in PRESETS), "qrc")
+    command = _cli(arguments, _defaults(assumed))
+    if not command.env:
+        raise ValueError("an agent and an environment are needed: qrc MinAtar/Breakout-v1, say")
+    if command.agent not in PRESETS:
+        raise UnknownName("agent", command.agent, PRESETS)
+    return command if command.agent == assumed else _cli(arguments, _defaults(command.agent))
+
+
+def _defaults(agent: str, /, **options: Any) -> Train:
+    """The command of an agent, with the options and settings that it has."""
+    config: Any = PRESETS[agent]
+    settings = options.pop("settings", vars(config))
+    if isinstance(config, QLambdaConfig):
+        return TrainStreaming(settings=Settings(**settings), **options)
+    command: Any = TrainGradientPPO if isinstance(config, GradientPPOConfig) else TrainPPO
+    return command(settings=type(config)(**settings), **options)
+
+
+def _parse_resume(arguments: list[str], run: Path) -> Train:
+    plan = plan_in_file(RunFolder.open(run).config["plan"], run / "config.json")
+    if plan.agent is None or plan.env is None:
+        raise ValueError(
+            f"{run} was trained from Python with an agent or environment made by hand: go on with "
+            "it by eligrad.training.resume(run, agent=…, env=…)"
+        )
+    options: dict[str, Any] = {}
+    explored = plan.settings.get("exploration_steps")
+    if isinstance(explored, float):  # not a list, with which each run has its own
+        options["exploration_fraction"] = explored / plan.steps
+    stored = _defaults(
+        plan.agent,
+        agent=plan.agent,
+        env=plan.env,
+        settings=plan.settings,
+        steps=plan.steps,
+        seeds=len(plan.seeds),
+        seed=plan.seeds[0],
+        max_episode_steps=plan.max_episode_steps,
+        chunk=plan.chunk,
+        checkpoint_every=plan.checkpoint_every,
+        **options,
+    )
+    command = _cli(arguments, stored)
+    given, kept = (_flat(each) for each in (command, stored))
+    for name in given:
+        if given[name] != kept[name] and name not in _FREE_ON_RESUMING:
+            raise ValueError(
+                f"{name} is {given[name]}, but {run} was trained with {kept[name]}; only --steps "
+                "may change on resuming"
+            )
+    return command
+
+
+_FAULTS = (
+    EnvironmentFault, Diverged, WorkerDied, OutOfMemory, OSError, MemoryError, JaxRuntimeError,
+)  # fmt: skip
+_FREE_ON_RESUMING = {
+    "steps", "processes", "resume", "modules", "sink", "progress", "cache", "debug",
+}  # fmt: skip
+
+
+def _flat(command: Train) -> dict[str, Any]:
+    return vars(command.settings) | {k: v for k, v in vars(command).items() if k != "settings"}
+
+
+def _cli(arguments: list[str], default: Train) -> Train:
+    return tyro.cli(type(default), prog="eligrad train", args=arguments, default=default)
+
+
+def main(arguments: list[str]) -> int:
+    """Trains as the arguments say; returns the exit code."""
+    debug = "--debug" in arguments
+    try:
+        with warnings.catch_warnings():
+            if not debug:
+                warnings.showwarning = _say
+                # JAX shows the whole way to an error in an environment's callback; we, the error.
+                logging.getLogger("jax._src.callback").setLevel(logging.CRITICAL)
+            return _run(parse(arguments))
+    except (ValueError, TypeError, ImportError, *_FAULTS) as error:
+        if debug:
+            raise
+        print(f"eligrad train: {error}", file=sys.stderr)
+        return 2
+
+
+def _say(message: Warning | str, *_: object) -> None:
+    """A warning as people read it, without the line of the program that gave it."""
+    print(f"eligrad train: {message}", file=sys.stderr)
+
+
+def _run(command: Train) -> int:
+    device_for_each_run(command.seeds)
+    import_typed(command.modules)
+    if command.cache:
+        keep_compiled_programs()
+    folder = command.resume or command.out or _make_default_folder(command)
+    try:
+        if command.resume is not None:
+            resume(
+                folder,
+                steps=command.steps,
+                processes=command.processes,
+                progress=command.progress,
+                sinks=command.sink,
+            )
+        else:
+            if module_of(command.env) is not None:
+                look_here()
+            _begin(command, folder)
+    except Interrupted as stop:
+        print(_report(folder))
+        if stop.step < command.steps:
+            print(
+                f"\nstopped at step {stop.step:,} of {command.steps:,}; to go on:\n  "
+                f"{_go_on(command, folder)}"
+            )
+        return 128 + stop.signal_number
+    except _FAULTS as error:
+        if command.debug:
+            raise
+        print(f"eligrad train: {error}", file=sys.stderr)
+        elsewhere = isinstance(error, (FileExistsError, RunInUseError))
+        if not elsewhere and (folder / "config.json").is_file():
+            print("to go on from the last checkpoint, once that is mended:", file=sys.stderr)
+            print(f"  {_go_on(command, folder)}", file=sys.stderr)
+        return 2
+    finally:
+        if folder not in (command.resume, command.out):
+            # Ours, if nothing came of it; with something in it it stays.
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+                folder.parent.rmdir()
+    print(_report(folder))
+    return 0
+
+
+def _go_on(command: Train, folder: Path) -> str:
+    """The command that resumes a run."""
+    module = module_of(command.env)
+    # A file may not have it imported; who types this may.
+    trusted = [] if module is None else ["--import", module]
+    return shlex.join(["eligrad", "train", "--resume", str(folder), *trusted])
+
+
+def _begin(command: Train, folder: Path) -> None:
+    options = {k: v for k, v in vars(command.settings).items() if k != "exploration_steps"}
+    if isinstance(command, TrainStreaming):
+        options["exploration_fraction"] = command.exploration_fraction
+    train(
+        command.agent,
+        command.env,
+        steps=command.steps,
+        seeds=range(command.seed, command.seed + command.seeds),
+        out=folder,
+        max_episode_steps=command.max_episode_steps,
+        chunk=command.chunk,
+        checkpoint_every=command.checkpoint_every,
+        processes=command.processes,
+        progress=command.progress,
+        sinks=command.sink,
+        **options,
+    )
+
+
+def _make_default_folder(command: Train) -> Path:
+    """A folder under runs/ that is this command's alone, although others begin in this second."""
+    time = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    env = command.env.replace("/", "-").replace(":", "-")
+    for n in itertools.count(1):
+        folder = Path("runs") / (f"{command.agent}-{env}-{time}" + (f"-{n}" if n > 1 else ""))
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            return folder
+    raise AssertionError("numbers do not end")
+
+
+def _report(folder: Path) -> str:
+    """The table, the speed, and where everything is."""
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    rate = summary["steps_per_second"]
+    lines = [
+        "",
+        f"{summary['title']}: return of an episode after {summary['steps']:,} steps",
+        "",
+        as_text(summary),
+        "",
+        f"{rate:,.0f} steps/s, all seeds together; {summary['seconds']:.0f} s in all, about "
+        f"{summary['startup_seconds']:.0f} s of them to compile" if rate else "no step taken",
+        f"run:   {folder}",
+    ]  # fmt: skip
+    if (folder / "curve.png").exists():
+        lines.append(f"curve: {folder / 'curve.png'}")
+    return "\n".join(lines)

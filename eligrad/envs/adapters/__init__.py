@@ -1,0 +1,1 @@
+"""Environments of other packages behind the protocol of `eligrad.envs`."""

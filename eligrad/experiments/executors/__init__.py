@@ -1,5 +1,0 @@
-"""Where jobs are trained: on this machine, on a Ray cluster, or under SLURM."""
-
-from eligrad.experiments.executors.executor import Executor, make_executor
-
-__all__ = ["Executor", "make_executor"]

@@ -1,0 +1,58 @@
+"""Checksums of run folders: whether their files are as they were written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eligrad._base.files import checksum, write_json
+from eligrad._damaged import DamagedFileError
+from eligrad._files import inside, read_json
+from eligrad.runs.folder import RunFolder
+
+_CHECKSUMS = "checksums.json"
+
+
+def write_checksums(folder: Path) -> None:
+    """Writes `checksums.json`, with the SHA-256 of every file in a run folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    write_json(
+        folder / _CHECKSUMS, {path.relative_to(folder).as_posix(): checksum(path) for path in files}
+    )
+
+
+def what_is_wrong(folder: Path, below: str = "") -> str | None:
+    """Names the first file of a run folder that is not what was written; None if all are sound.
+
+    `below` restricts the check to a part of the folder, such as `"metrics/episodes/"`. In folders
+    without `checksums.json`, such as those of `eligrad train`, and in those that it went on with
+    since, metrics are known by the checksums in the last checkpoint.
+    """
+    try:
+        sums = _checksums(folder)
+        for name, digest in sums.items():
+            path = inside(folder, name)
+            if name.startswith(below) and (not path.is_file() or checksum(path) != digest):
+                why = "its checksum differs" if path.is_file() else "it is gone"
+                return f"{path} is damaged: {why}"
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    try:
+        sums = read_json(folder / _CHECKSUMS)
+    except FileNotFoundError:
+        return RunFolder(folder).checksums()
+    if not isinstance(sums, dict):
+        raise DamagedFileError(f"{folder / _CHECKSUMS} is damaged: it holds no checksums")
+    return RunFolder(folder).checksums() if _was_resumed(folder, sums) else sums
+
+
+def _was_resumed(folder: Path, sums: dict[str, str]) -> bool:
+    """Whether a session of training came after the checksums: it begins by writing the config."""
+    config = folder / "config.json"
+    if not config.is_file() or sums.get(config.name) in (None, checksum(config)):
+        return False
+    read_json(config)  # another session leaves a whole seal, damage does not
+    return True

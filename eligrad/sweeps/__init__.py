@@ -1,0 +1,25 @@
+"""Sweeps: many runs by one command, on this machine or a cluster, each trained once."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from eligrad.sweeps.driver import Report, StoreFull, run_sweep
+    from eligrad.sweeps.spec import Draws, Spec, SpecError, Sweep, read_spec
+
+__all__ = ["Draws", "Report", "Spec", "SpecError", "StoreFull", "Sweep", "read_spec", "run_sweep"]
+
+_MODULES = {
+    "driver": ("Report", "StoreFull", "run_sweep"),
+    "spec": ("Draws", "Spec", "SpecError", "Sweep", "read_spec"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a name when it is first used: a spec can be read without JAX."""
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

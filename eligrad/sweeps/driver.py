@@ -1,0 +1,281 @@
+"""A sweep: all runs of a spec, each trained once, whatever happens in between."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tqdm import tqdm
+
+from eligrad._base.interruption import Interruption
+from eligrad.runs.configuration import Run
+from eligrad.runs.records import JOBS
+from eligrad.sweeps.executors import Executor, make_executor
+from eligrad.sweeps.jobs import Job, make_jobs
+from eligrad.sweeps.resolve import resolve
+from eligrad.sweeps.spec import Spec, Sweep, read_spec
+from eligrad.sweeps.store import Store
+from eligrad.sweeps.worker import FULL, Outcome, Task
+from eligrad.training.progress import keep_steady
+
+POLL = 0.1
+"""Seconds between two looks at the workers."""
+WAIT = 1.0
+"""Seconds between two looks at runs that another process trains."""
+ATTEMPTS = 2
+
+
+class StoreFull(OSError):
+    """There is no space left for the store; what it holds is sound."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What a sweep came to."""
+
+    store: Path
+    runs: tuple[Run, ...]
+    """All that were wanted."""
+    failures: dict[str, str]
+    """The traceback of each run that failed, by its name."""
+    notes: tuple[str, ...]
+    """Damaged files, by name, and runs that were trained further."""
+    stopped_by: int | None
+    """The number of the signal that ended it early."""
+
+    @property
+    def unfinished(self) -> int:
+        """Runs that are not there, and have not failed."""
+        store = Store(self.store)
+        missing = [run for run in self.runs if not store.is_finished(run)]
+        return sum(run.name not in self.failures for run in missing)
+
+
+def run_sweep(
+    spec: Spec | Sweep | str | Path,
+    store: str | Path,
+    *,
+    executor: str | Executor = "local",
+    workers: int | None = None,
+    progress: bool = False,
+) -> Report:
+    """Trains every run of a spec that the store does not hold yet.
+
+    Everything is checked before anything runs. Call it again after whatever happened: finished runs
+    are skipped, half-finished ones go on from their checkpoints, failed ones are tried once more.
+    A run that fails is tried twice and then reported, without stopping the others. The first Ctrl-C
+    or SIGTERM saves and returns.
+    """
+    spec = as_spec(spec)
+    runs = resolve(spec)
+    place = make_executor(executor, workers) if isinstance(executor, str) else executor
+    return train_runs(runs, store, place, setup=spec.setup, progress=progress)
+
+
+def as_spec(spec: Spec | Sweep | str | Path) -> Spec:
+    """A spec, read from its file or made of its only sweep."""
+    if isinstance(spec, (str, Path)):
+        return read_spec(spec)
+    return Spec([spec]) if isinstance(spec, Sweep) else spec
+
+
+def train_runs(
+    runs: Sequence[Run],
+    store: str | Path,
+    place: Executor,
+    *,
+    setup: Path | None = None,
+    progress: bool = False,
+) -> Report:
+    """The same for runs that are known to be sound, and an executor, which is closed afterwards."""
+    with Interruption() as interruption:
+        try:
+            there = Store(store).create()
+            return _Driver(there, runs, place, setup, interruption, progress).run()
+        except OSError as error:
+            if error.errno in FULL:
+                raise StoreFull(_full(str(error), Path(store))) from error
+            raise
+        finally:
+            place.close()
+
+
+class _Driver:
+    """One sweep on its way."""
+
+    def __init__(
+        self,
+        store: Store,
+        runs: Sequence[Run],
+        executor: Executor,
+        setup: Path | None,
+        interruption: Interruption,
+        progress: bool,
+    ) -> None:
+        self.store, self.runs, self.executor = store, tuple(runs), executor
+        self.setup = None if setup is None else str(setup)
+        self.interruption = interruption
+        store.tidy()
+        self.notes = store.set_damaged_aside(runs)
+        # One that failed in an earlier sweep has had its first attempt.
+        self.attempts = {run.name: ATTEMPTS - store.has_failed(run) for run in self.runs}
+        self.failures: dict[str, str] = {}
+        self.queue: list[Job] = []
+        self.running: dict[str, Job] = {}
+        self.plan_again_at = 0.0
+        self.bar = _Bar(self.runs, progress)
+        for note in self.notes:
+            self.bar.say(note)
+
+    def run(self) -> Report:
+        """Until nothing is left to do, or a signal."""
+        stopping = False
+        with self.bar:
+            while True:
+                for task, outcome in self.executor.poll():
+                    self._ended(task.job, outcome)
+                if self.interruption.signal_number is not None and not stopping:
+                    stopping = True
+                    self.queue = []
+                    self.executor.stop()
+                if not stopping:
+                    self._start()
+                if not self.running and (stopping or not self._unfinished()):
+                    break
+                self.bar.show(self.store, tuple(self.running.values()), self.failures)
+                time.sleep(POLL if self.running else WAIT)
+            self.bar.show(self.store, (), self.failures)
+        return Report(
+            self.store.path,
+            self.runs,
+            self.failures,
+            tuple(self.notes),
+            self.interruption.signal_number,
+        )
+
+    def _unfinished(self) -> list[Run]:
+        """Runs that are neither there nor given up."""
+        return [
+            run
+            for run in self.runs
+            if run.name not in self.failures and not self.store.is_finished(run)
+        ]
+
+    def _start(self) -> None:
+        if self.executor.room() < 1:
+            return
+        if not self.queue and time.monotonic() >= self.plan_again_at:
+            self.queue = self._plan()
+            # What others train is no hurry; what ended here is planned for at once.
+            self.plan_again_at = 0.0 if self.queue else time.monotonic() + WAIT
+        while self.queue and self.executor.room() > 0:
+            job = self.queue.pop(0)
+            self.running[job.id] = job
+            self.executor.start(Task(str(self.store.path), job, self.setup))
+
+    def _plan(self) -> list[Job]:
+        """Jobs that somebody began and nobody has, as they were left; then new ones."""
+        missing = {run.name: run for run in self._unfinished()}
+        for job in self.running.values():
+            for run in job.runs:
+                missing.pop(run.name, None)
+        left_behind = []
+        for job in self.store.jobs():
+            names = [run.name for run in job.runs]
+            if job.id not in self.running and any(name in missing for name in names):
+                if not self.store.is_claimed(job):
+                    left_behind.append(job)
+                for name in names:
+                    missing.pop(name, None)
+        fresh = make_jobs(
+            list(missing.values()), self.executor.workers, divide=self.executor.divide
+        )
+        return [*left_behind, *fresh]
+
+    def _ended(self, job: Job, outcome: Outcome) -> None:
+        del self.running[job.id]
+        self.plan_again_at = 0.0
+        for note in outcome.notes:
+            self.notes.append(note)
+            self.bar.say(note)
+        if outcome.kind == "full":
+            self.executor.stop()
+            raise StoreFull(_full(outcome.message, self.store.path))
+        if outcome.kind in ("failed", "died"):
+            self._failed(job, outcome.message)
+
+    def _failed(self, job: Job, trace: str) -> None:
+        for run in job.runs:
+            self.store.record_failure(run, trace)
+            # A job that another sweep left behind may hold runs that this one does not want.
+            self.attempts[run.name] = self.attempts.get(run.name, ATTEMPTS) - 1
+            if self.attempts[run.name] <= 0:
+                self.failures[run.name] = trace
+        last_line = trace.strip().rpartition("\n")[2]
+        given_up = all(run.name in self.failures for run in job.runs)
+        what_next = "given up" if given_up else "tried once more"
+        self.bar.say(f"{_counted(len(job.runs))} failed and {what_next}: {last_line}")
+
+
+def _full(message: str, store: Path) -> str:
+    return f"{message}; what is in {store} is sound: free some space and run the same command again"
+
+
+def _counted(runs: int) -> str:
+    return "1 run" if runs == 1 else f"{runs} runs"
+
+
+class _Bar:
+    """Progress in environment steps of all runs, as far as checkpoints tell."""
+
+    def __init__(self, runs: Iterable[Run], show: bool) -> None:
+        self._runs = list(runs)
+        self._bar = tqdm(
+            total=sum(run.configuration.steps for run in self._runs),
+            unit="step",
+            unit_scale=True,
+            dynamic_ncols=True,
+            disable=not show,
+            # A log file keeps every line that a terminal would overwrite.
+            mininterval=0.5 if sys.stderr.isatty() else 30.0,
+        )
+        keep_steady(self._bar)
+        self._first = True
+
+    def show(self, store: Store, running: Sequence[Job], failures: dict[str, str]) -> None:
+        """Draws the present state, if some time has passed or everything has ended."""
+        if self._bar.disable:
+            return
+        if running and time.monotonic() - self._bar.last_print_t < self._bar.mininterval:
+            return
+        finished = [run for run in self._runs if store.is_finished(run)]
+        steps = sum(run.configuration.steps for run in finished)
+        steps += sum(len(job.runs) * _saved_step(store, job) for job in running)
+        if self._first:  # what was there already says nothing about the speed
+            self._first, self._bar.initial = False, steps
+        self._bar.n = steps
+        told = f"{len(finished)}/{len(self._runs)} runs"
+        told += f", {sum(len(job.runs) for job in running)} under way" if running else ""
+        told += f", {len(failures)} failed" if failures else ""
+        self._bar.set_postfix_str(told, refresh=False)
+        self._bar.refresh()
+        self._bar.last_print_t = time.monotonic()
+
+    def say(self, message: str) -> None:
+        """A line above the bar; without a bar, nothing: the report has it."""
+        if not self._bar.disable:
+            self._bar.write(message)
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+
+def _saved_step(store: Store, job: Job) -> int:
+    folder = store.path / JOBS / job.id / "program"
+    return max((int(p.stem.rpartition("-")[2]) for p in folder.glob("checkpoint-*.npz")), default=0)

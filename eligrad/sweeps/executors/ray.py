@@ -1,0 +1,75 @@
+"""A Ray cluster: an existing one by its address, or one on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+from eligrad.envs.optional import import_optional
+from eligrad.sweeps.worker import Outcome, Task, work_on_one_core
+
+
+class RayExecutor:
+    """One Ray task for each job; the store must be on a disk that all machines share.
+
+    `address` is that of a cluster ("auto" finds the one of this machine); without it a local one
+    of `workers` cores is started, and stopped with the sweep.
+    """
+
+    def __init__(self, workers: int | None = None, address: str | None = None) -> None:
+        self._ray: Any = import_optional("ray", extra="executors", purpose="the executor 'ray'")
+        self._own = not self._ray.is_initialized()
+        if self._own:
+            local = {} if address else {"num_cpus": workers, "include_dashboard": False}
+            self._ray.init(address=address, log_to_driver=False, **local)
+        available = self._ray.cluster_resources()
+        gpus = available.get("GPU", 0)
+        self.divide = gpus == 0
+        self.workers = workers or max(1, int(gpus or available.get("CPU", 1)))
+        # Workers that die are this sweep's business, which counts attempts.
+        self._work = self._ray.remote(
+            num_cpus=1, num_gpus=1 if gpus else 0, max_retries=0, max_calls=1
+        )(work_on_one_core)
+        self._running: dict[Any, Task] = {}
+        self._stopping = False
+
+    def room(self) -> int:
+        """One job more than the cluster works on, so that it is never idle."""
+        return self.workers + 1 - len(self._running)
+
+    def start(self, task: Task) -> None:
+        """Submits a task."""
+        shared = dataclasses.replace(task, store=os.path.abspath(task.store))
+        self._running[self._work.remote(shared)] = task
+
+    def poll(self) -> list[tuple[Task, Outcome]]:
+        """Tasks that Ray has a result for, or has lost."""
+        if not self._running:
+            return []
+        ended, _ = self._ray.wait(
+            list(self._running), num_returns=len(self._running), timeout=0, fetch_local=False
+        )
+        return [(self._running.pop(reference), self._outcome(reference)) for reference in ended]
+
+    def _outcome(self, reference: Any) -> Outcome:
+        try:
+            return self._ray.get(reference)
+        except (self._ray.exceptions.RayError, KeyboardInterrupt) as error:
+            if self._stopping:
+                return Outcome("stopped", str(error))
+            return Outcome("died", f"Ray lost the worker: {error}")
+
+    def stop(self) -> None:
+        """Interrupts every task as Ctrl-C would: it saves and ends."""
+        self._stopping = True
+        for reference in self._running:
+            self._ray.cancel(reference, force=False)
+
+    def close(self) -> None:
+        """Ends what is left, and the cluster if it was started here."""
+        for reference in self._running:
+            self._ray.cancel(reference, force=True)
+        self._running = {}
+        if self._own:
+            self._ray.shutdown()

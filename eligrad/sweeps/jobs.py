@@ -1,0 +1,99 @@
+"""Jobs: runs that share one compiled program, and how many of them make a good one."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import heapq
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from eligrad.runs.configuration import Configuration, Run, fingerprint
+
+BALANCE = 1.15
+"""A division is good enough once the busiest worker has this much more than its share."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """Runs of one agent in one environment that differ in numbers and seeds alone."""
+
+    runs: tuple[Run, ...]
+
+    @functools.cached_property
+    def id(self) -> str:
+        """The same for the same runs."""
+        return fingerprint(sorted(run.name for run in self.runs))
+
+    @property
+    def cost(self) -> int:
+        """Environment steps in all."""
+        return sum(run.configuration.steps for run in self.runs)
+
+    def alone(self) -> list[Job]:
+        """A job for each run."""
+        return [Job((run,)) for run in self.runs]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """JSON values, for a file or another process."""
+        return [dataclasses.asdict(run) for run in self.runs]
+
+    @classmethod
+    def from_json(cls, content: Iterable[dict[str, Any]]) -> Job:
+        """What `to_json` gave."""
+        return cls(
+            tuple(Run(Configuration(**each["configuration"]), each["seed"]) for each in content)
+        )
+
+
+def make_jobs(runs: Sequence[Run], workers: int, *, divide: bool) -> list[Job]:
+    """Runs that can share a program in one job; the longest job first.
+
+    With `divide`, as for the cores of a CPU, a program's runs are dealt out in as few equal parts
+    as keep all workers busy: every part is compiled once more.
+    """
+    groups = list(_by_program(runs).values())
+    if not divide:
+        return _longest_first(Job(tuple(group)) for group in groups)
+    jobs = [Job((run,)) for run in runs]
+    ideal = (
+        max(sum(job.cost for job in jobs) / workers, max(job.cost for job in jobs)) if jobs else 0
+    )
+    for fineness in range(1, len(runs) + 1):
+        coarse = [part for group in groups for part in _parts(group, ideal / fineness)]
+        if _busiest(coarse, workers) <= BALANCE * ideal:
+            jobs = coarse
+            break
+    return _longest_first(jobs)
+
+
+def _by_program(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    # Imported here: agents come with JAX, and jobs are read without it.
+    from eligrad.sweeps.resolve import static_part
+
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        shared = dataclasses.asdict(run.configuration) | {
+            "settings": static_part(run.configuration)
+        }
+        groups.setdefault(fingerprint(shared), []).append(run)
+    return groups
+
+
+def _parts(group: list[Run], most: float) -> list[Job]:
+    """A group in equal parts, as far as they go, none of which costs more than `most`."""
+    count = min(len(group), math.ceil(Job(tuple(group)).cost / most - 1e-9))
+    return [Job(tuple(group[i::count])) for i in range(count)]
+
+
+def _busiest(jobs: Sequence[Job], workers: int) -> int:
+    """The work of the busiest worker, if each takes the longest job left when it is free."""
+    loads = [0] * workers
+    for job in _longest_first(jobs):
+        heapq.heappushpop(loads, loads[0] + job.cost)
+    return max(loads)
+
+
+def _longest_first(jobs: Iterable[Job]) -> list[Job]:
+    return sorted(jobs, key=lambda job: -job.cost)

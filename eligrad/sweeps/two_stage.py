@@ -1,0 +1,159 @@
+"""The two-stage protocol: many configurations on few seeds, one of them on fresh seeds.
+
+Stage 1 trains everything that a spec names. A rule (`choice.py`) takes one configuration of each
+agent for all environments. Stage 2 trains that one with seeds that stage 1 has not seen, and only
+its results are reported: those of stage 1 are biased by the choice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from eligrad._base.files import write_json
+from eligrad.agents import TITLES
+from eligrad.runs.configuration import Configuration, Run
+from eligrad.runs.records import STAGE_ONE
+from eligrad.sweeps import choice as choosing
+from eligrad.sweeps.choice import Candidates, Choice
+from eligrad.sweeps.driver import Report, Store, train_runs
+from eligrad.sweeps.executors import Executor
+from eligrad.sweeps.resolve import resolve
+from eligrad.sweeps.spec import Spec, SpecError
+from eligrad.sweeps.table import differences, own_fields
+
+SHOWN = 10
+"""Configurations of each agent that a table shows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TwoStage:
+    """A plan for both stages, checked."""
+
+    spec: Spec
+    runs: tuple[Run, ...]
+    """Of stage 1."""
+    fresh_seeds: tuple[int, ...]
+
+    @classmethod
+    def of(cls, spec: Spec) -> TwoStage:
+        """Checks a spec for both stages before anything runs."""
+        runs = resolve(spec)
+        used = {run.seed for run in runs}
+        wanted = spec.stage_two.get("seeds")
+        if wanted is None:
+            raise SpecError("stage_two.seeds is missing: how many fresh seeds, say 30")
+        if isinstance(wanted, int):
+            wanted = range(max(used) + 1, max(used) + 1 + wanted)
+        overlap = used & set(wanted)
+        if overlap:
+            raise SpecError(
+                f"stage_two.seeds has {sorted(overlap)}, which stage 1 uses too; fresh ones only"
+            )
+        _check_complete(runs)
+        return cls(spec, tuple(runs), tuple(wanted))
+
+    def choose(self, store: Path) -> tuple[Candidates, list[Choice]]:
+        """Applies the rule to what stage 1 left in the store."""
+        candidates = self._candidates(store / STAGE_ONE)
+        return candidates, choosing.choose(candidates)
+
+    def second_stage(self, choices: Sequence[Choice]) -> list[Run]:
+        """The chosen configurations on every environment, with the fresh seeds."""
+        variants = list(_variants(self.runs).values())
+        chosen = {variants[choice.chosen][0].configuration.variant for choice in choices}
+        kept = dict.fromkeys(
+            run.configuration.hash for run in self.runs if run.configuration.variant in chosen
+        )
+        by_hash = {run.configuration.hash: run.configuration for run in self.runs}
+        return [Run(by_hash[each], seed) for each in kept for seed in self.fresh_seeds]
+
+    def configurations(self) -> list[Configuration]:
+        """Those that there are to choose from, in the order of the spec."""
+        return [runs[0].configuration for runs in _variants(self.runs).values()]
+
+    def _candidates(self, store: Path) -> Candidates:
+        variants = _variants(self.runs)
+        envs = tuple(dict.fromkeys(str(run.configuration.env) for run in self.runs))
+        seeds = sorted({run.seed for run in self.runs})
+        areas = np.full((len(variants), len(envs), len(seeds)), np.nan)
+        place = Store(store)
+        for row, runs in enumerate(variants.values()):
+            for run in runs:
+                area = (place.summary(run) or {}).get("return_area")
+                column = envs.index(str(run.configuration.env))
+                areas[row, column, seeds.index(run.seed)] = np.nan if area is None else area
+        agents = tuple(str(runs[0].configuration.agent) for runs in variants.values())
+        return Candidates(agents, envs, areas)
+
+
+def run_stage(
+    runs: Sequence[Run], store: Path, stage: str, place: Executor, spec: Spec, progress: bool
+) -> Report:
+    """Trains one stage in its own store."""
+    return train_runs(runs, store / stage, place, setup=spec.setup, progress=progress)
+
+
+def write_choice(
+    plan: TwoStage, store: Path, candidates: Candidates, choices: Sequence[Choice]
+) -> None:
+    """Writes `choice.json`: the rule, every score, and what was chosen."""
+    settings = [own_fields(each) for each in plan.configurations()]
+    content = {
+        "rule": "mean over environments of the area under the learning curve, normalised to [0, 1] "
+        "over all configurations of an environment; ties by mean rank",
+        "stage_one_seeds": sorted({run.seed for run in plan.runs}),
+        "stage_two_seeds": list(plan.fresh_seeds),
+        "agents": [choosing.as_json(choice, candidates, settings) for choice in choices],
+    }
+    write_json(store / "choice.json", content)
+
+
+def choice_as_text(plan: TwoStage, candidates: Candidates, choices: Sequence[Choice]) -> str:
+    """Each agent's best configurations, how sure the choice is, and what it costs where."""
+    configurations = plan.configurations()
+    lines = []
+    for choice in choices:
+        lines += ["", f"{TITLES[choice.agent]}: chosen of {len(choice.members)} configurations"]
+        lines.append(f"{'score':>8}{'rank':>7}{'chosen':>8}  settings")
+        for index in choice.members[:SHOWN]:
+            numbers = f"{choice.scores[index]:8.3f}{choice.ranks[index]:7.2f}"
+            share = f"{100 * choice.chosen_share[index]:.0f} %"
+            settings = differences(configurations[index], configurations)
+            lines.append(f"{numbers}{share:>8}  {settings or '(the only one)'}")
+        lost = [
+            f"{env} {cost:.3f}" for env, cost in zip(candidates.envs, choice.regret(), strict=True)
+        ]
+        lines.append(f"left to a choice made for each environment alone: {', '.join(lost)}")
+    lines.append("")
+    lines.append("score: mean of normalised areas under the curve; chosen: share of 1,000 draws of")
+    lines.append("the seeds, with replacement, in which the rule takes that configuration")
+    return "\n".join(lines)
+
+
+def _variants(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs that differ in environment and seed alone, in the order of the spec."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.configuration.variant, []).append(run)
+    return groups
+
+
+def _check_complete(runs: Sequence[Run]) -> None:
+    """A configuration that some environment has not seen cannot be chosen for all of them."""
+    cells = {
+        name: {(run.configuration.env, run.seed) for run in group}
+        for name, group in _variants(runs).items()
+    }
+    everything = set().union(*cells.values())
+    for name, group in _variants(runs).items():
+        missing = sorted(str(each) for each in everything - cells[name])
+        if missing:
+            agent = group[0].configuration.agent
+            raise SpecError(
+                f"the two-stage protocol compares all configurations on the same environments and "
+                f"seeds; one of {agent} lacks {missing[0]}"
+            )

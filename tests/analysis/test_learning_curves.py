@@ -1,0 +1,142 @@
+"""Curves, areas and final scores against values worked out by hand and step by step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eligrad.analysis.learning_curves import areas, final_returns, learning_curves
+from eligrad.envs.names import UnknownName
+from eligrad.runs.returns import align, area, even_grid, final, mean_and_error
+from tests.analysis.tables import runs_of
+
+STEP = np.array([2, 4, 5, 9])
+RETURNS = np.array([1.0, 3.0, 7.0, 9.0], np.float32)
+GRID = np.array([1.0, 4.0, 6.0, 8.0, 10.0])
+
+
+def test_curve_by_hand():
+    # Ends at 2 and 4 are in (1, 4], the one at 5 in (4, 6], none in (6, 8].
+    np.testing.assert_array_equal(align(STEP, RETURNS, GRID), [np.nan, 2.0, 7.0, 7.0, 9.0])
+
+
+def test_curve_stops_where_the_run_does():
+    curve = align(STEP, RETURNS, GRID, reached=7)
+    np.testing.assert_array_equal(curve, [np.nan, 2.0, 7.0, np.nan, np.nan])
+
+
+def test_curve_of_no_episodes():
+    nothing = np.zeros(0)
+    assert np.isnan(align(nothing, nothing, GRID)).all()
+    assert np.isnan(area(nothing, nothing))
+    assert np.isnan(final(nothing, nothing, 10))
+
+
+@given(
+    ends=st.lists(st.tuples(st.integers(1, 40), st.floats(-1e9, 1e9)), max_size=20),
+    grid=st.lists(st.integers(1, 45), min_size=1, max_size=8, unique=True).map(sorted),
+)
+def test_curve_is_its_definition(ends, grid):
+    step = np.array([end for end, _ in ends], np.int64)
+    returns = np.array([value for _, value in ends], np.float64)
+    expected, last, before = [], np.nan, 0
+    for point in grid:
+        inside = [value for end, value in ends if before < end <= point]
+        last = np.mean(inside) if inside else last
+        expected.append(last)
+        before = point
+    curve = align(step, returns, np.array(grid, np.float64))
+    np.testing.assert_allclose(curve, expected, rtol=1e-12, atol=1e-6)
+
+
+@pytest.mark.parametrize("grid", [[0.0, 1.0], [2.0, 2.0], [3.0, 1.0]])
+def test_grids_that_make_no_sense(grid):
+    with pytest.raises(ValueError, match="grid is"):
+        align(STEP, RETURNS, np.array(grid))
+
+
+def test_even_grid():
+    np.testing.assert_array_equal(even_grid(100, 4), [25.0, 50.0, 75.0, 100.0])
+    np.testing.assert_array_equal(even_grid(3, 60), [1.0, 2.0, 3.0])
+
+
+def test_area_is_the_mean_over_steps():
+    lengths = np.array([2, 2, 1, 4])
+    each_step = np.repeat(RETURNS.astype(np.float64), lengths)
+    assert area(RETURNS, lengths) == pytest.approx(each_step.mean())
+
+
+def test_final():
+    assert np.isnan(final(STEP, RETURNS, reached=10))  # the last tenth begins after step 9
+    assert final(STEP, RETURNS, 10, share=0.11) == 9.0
+    assert final(STEP, RETURNS, 10, share=0.6) == 8.0  # after step 4
+    assert final(STEP, RETURNS, 10, share=1.0) == 5.0
+    with pytest.raises(ValueError, match=r"share is 0\.0"):
+        final(STEP, RETURNS, 10, share=0.0)
+
+
+def test_mean_and_error():
+    mean, error = mean_and_error(np.array([[1.0, 5.0], [3.0, 5.0]]))
+    np.testing.assert_allclose(mean, [2.0, 5.0])
+    np.testing.assert_allclose(error, [1.0, 0.0])
+    alone = mean_and_error(np.array([[1.0, 5.0]]))
+    assert np.isnan(alone[1]).all()
+
+
+@pytest.fixture
+def runs() -> pd.DataFrame:
+    """Three runs: one whole and diverged, one half done, one that never ended an episode."""
+    frame = runs_of("qrc", {"A": [0.0, 0.0, 0.0]}, steps=10, step=10)
+    frame["run"] = ["whole", "half", "endless"]
+    frame.loc[0, "diverged_step"] = 3
+    frame.loc[1, "step"] = 5
+    return frame
+
+
+@pytest.fixture
+def episodes() -> pd.DataFrame:
+    whole = {"run": "whole", "step": STEP, "return": RETURNS, "length": [2, 2, 1, 4]}
+    half = {"run": "half", "step": [5], "return": [4.0], "length": [5]}
+    frame = pd.concat([pd.DataFrame(half), pd.DataFrame(whole)], ignore_index=True)
+    # As the store gives it.
+    return frame.astype({"run": "category"})
+
+
+def test_curves_of_many_runs(runs, episodes):
+    curves = learning_curves(runs, episodes, points=2)
+    assert list(curves["run"]) == ["whole", "whole", "half", "half", "endless", "endless"]
+    assert list(curves["step"]) == [5, 10] * 3
+    expected = [11 / 3, 9.0, 4.0, np.nan, np.nan, np.nan]
+    np.testing.assert_allclose(curves["return"], expected)
+
+
+def test_scores_of_many_runs(runs, episodes):
+    np.testing.assert_allclose(final_returns(runs, episodes, 0.5), [9.0, 4.0, np.nan])
+    np.testing.assert_allclose(areas(runs, episodes), [(2 + 6 + 7 + 36) / 9, 4.0, np.nan])
+
+
+def test_no_episode_at_all(runs):
+    assert learning_curves(runs, pd.DataFrame(), points=3)["return"].isna().all()
+
+
+def test_each_environment_has_its_own_grid():
+    short = runs_of("qrc", {"A": [0.0]}, steps=10, step=10)
+    long = runs_of("qrc", {"B": [0.0]}, steps=1000, step=1000)
+    curves = learning_curves(pd.concat([short, long]), pd.DataFrame(), points=2)
+    assert list(curves["step"]) == [5, 10, 500, 1000]
+
+
+def test_bad_tables(runs, episodes):
+    with pytest.raises(UnknownName, match=r"column of runs 'steps'; did you mean .*'step'"):
+        learning_curves(runs.drop(columns="steps"), episodes)
+    with pytest.raises(UnknownName, match="column of episodes 'length'"):
+        areas(runs, episodes.drop(columns="length"))
+    with pytest.raises(ValueError, match="runs holds no rows"):
+        areas(runs[:0], episodes)
+    with pytest.raises(ValueError, match="'half' is there twice"):
+        areas(pd.concat([runs, runs[1:2]]), episodes)
+    with pytest.raises(ValueError, match="points is 0"):
+        learning_curves(runs, episodes, points=0)

@@ -1,0 +1,235 @@
+"""`eligrad play` and `eligrad watch` from the outside."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+
+import jax
+import pyarrow as pa
+import pytest
+from PIL import Image
+
+from eligrad.agents import PRESETS
+from eligrad.cli import play as cli_play
+from eligrad.cli import watch as cli_watch
+from eligrad.runs.config import Plan, settings_of
+from eligrad.runs.folder import RunFolder
+from eligrad.runs.metrics import CHUNKS, EPISODES, Tables
+from eligrad.training import train
+from tests.training.painted import NAME as PAINTED
+
+ELIGRAD = [sys.executable, "-m", "eligrad"]
+
+
+@pytest.fixture(autouse=True)
+def no_cache(monkeypatch):
+    """Programs of tests have no place in the user's cache."""
+    monkeypatch.setattr("eligrad.engines.devices.keep_compiled_programs", lambda: None)
+
+
+@pytest.fixture(scope="module")
+def cartpole(tmp_path_factory):
+    """A PPO of two seeds that has hardly learned."""
+    out = tmp_path_factory.mktemp("cartpole") / "run"
+    jax.config.update("jax_disable_most_optimizations", True)
+    train("ppo", PAINTED, steps=64, seeds=2, out=out, rollout=32, minibatch_size=16, epochs=1)
+    yield out
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+def test_play_writes_a_film(cartpole, tmp_path, capsys):
+    out = tmp_path / "film.gif"
+    options = ["-o", str(out), "--seed", "1", "--max-steps", "5", "--fps", "10", "--sampled"]
+    assert cli_play.main([str(cartpole), *options]) == 0
+    printed = capsys.readouterr().out
+    assert "PPO on PaintedCartPole-v0, seed 1, after 64 steps: return 5 in 5 steps" in printed
+    assert f"film: {out}" in printed
+    with Image.open(out) as gif:
+        assert gif.n_frames == 6
+        assert gif.info["duration"] == 100
+
+
+def test_play_says_what_is_wrong(cartpole, tmp_path, capsys):
+    def refused(*arguments):
+        assert cli_play.main([str(argument) for argument in arguments]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("eligrad play: ")
+        return said
+
+    gif = tmp_path / "film.gif"
+    assert "there is no run" in refused(tmp_path / "nowhere", "-o", gif)
+    assert "is no run: it has no config.json" in refused(tmp_path, "-o", gif)
+    assert "seed is 2" in refused(cartpole, "--seed", "2", "-o", gif)
+    assert "--seed is 'bets'" in refused(cartpole, "--seed", "bets", "-o", gif)
+    assert "max_steps is 0" in refused(cartpole, "--max-steps", "0", "-o", gif)
+    assert "--fps is 0" in refused(cartpole, "--fps", "0", "-o", gif)
+    assert ".gif or .mp4 is accepted" in refused(cartpole, "-o", "film.png")
+    assert not gif.exists()
+
+
+SEEDS = [4, 9]
+
+
+def plan_of(steps: int = 1000) -> Plan:
+    return Plan(
+        agent="qrc",
+        settings=settings_of(PRESETS["qrc"]),
+        env="MinAtar/Breakout-v1",
+        max_episode_steps=None,
+        env_params={},
+        seeds=SEEDS,
+        steps=steps,
+        chunk=100,
+        checkpoint_every=200,
+    )
+
+
+def begin(path, steps: int = 1000) -> RunFolder:
+    """A run folder as it is before the first checkpoint."""
+    folder = RunFolder(path)
+    folder.write_config({"plan": dataclasses.asdict(plan_of(steps)), "sessions": []})
+    return folder
+
+
+def write(folder: RunFolder, step: int, *, diverged: bool = False) -> None:
+    """Two chunks of 100 steps each, and an episode of both seeds in each: returns step ± 10."""
+    ends = [step - 100, step]
+    episodes = [
+        {"run": run, "seed": SEEDS[run], "step": at, "return": at + sign * 10.0, "length": 100}
+        for at in ends
+        for run, sign in ((0, 1), (1, -1))
+    ]
+    chunks = [
+        {"run": run, "seed": SEEDS[run], "step": at, "seconds": 0.5, "steps_per_second": 400.0}
+        | {"diverged_step": at - 7 if diverged and run else None}
+        for at in ends
+        for run in (0, 1)
+    ]
+    table = pa.Table.from_pylist(chunks, schema=CHUNKS)
+    numbers = pa.array([9.0, 9.0, 0.25, 0.75], pa.float32())
+    table = table.append_column("mean_abs_td_error", numbers)
+    folder.write_tables(step, Tables(pa.Table.from_pylist(episodes, schema=EPISODES), table))
+
+
+def text(folder: RunFolder, age: float = 10.0, columns: int = 100, rows: int = 40) -> list[str]:
+    view = cli_watch.read(folder.path)
+    return cli_watch.describe(view, (view.written or 0.0) + age, columns, rows)
+
+
+def test_watch_tells_how_far_a_run_is(tmp_path):
+    folder = begin(tmp_path / "run")
+    early = "\n".join(text(folder))
+    assert "QRC(λ) on MinAtar/Breakout-v1, 2 seeds: training" in early
+    assert "step 0 of 1,000" in early
+    assert "the first checkpoint, at step 200" in early
+    assert "no episode has ended yet" in early
+    write(folder, 200)
+    write(folder, 400)
+    lines = text(folder, age=1.0)
+    assert " 40 %  step 400 of 1,000" in lines[1]
+    # 600 steps of two seeds at 400 steps/s, of which a second has passed since the last write.
+    assert "400 steps/s, all seeds together; 2 s of training, about 2 s left" in lines[2]
+    assert re.search(
+        r"last write: \d\d:\d\d:\d\d, 1 s ago \(every 200 steps, about 1 s apart\)", lines[3]
+    )
+    # Standard error of 410 and 390.
+    assert any("over seeds: 400 ± 10 in the last tenth" in line for line in lines)
+    # The newest chunk's, over both seeds.
+    assert "mean abs td error 0.5" in lines
+    assert lines[-1] == "no seed has diverged"
+    assert "has it stopped?" in "\n".join(text(folder, age=100.0))
+
+
+def test_watch_draws_the_curve(tmp_path):
+    folder = begin(tmp_path / "run")
+    for step in (200, 400, 600):
+        write(folder, step)
+    lines = text(folder, columns=30)
+    chart = [line[10:] for line in lines if "┤" in line or "│" in line]
+    heights = {}
+    for y, line in enumerate(chart):
+        for x, character in enumerate(line):
+            if character == "●":
+                heights[x] = y
+    # 20 columns of 50 steps; the first episode ended at 100, and nothing is known after 600.
+    assert sorted(heights) == [*range(1, 12)]
+    rising = [heights[x] for x in sorted(heights)]
+    assert rising == sorted(rising, reverse=True)
+    assert rising[0] - rising[-1] >= 6
+    assert float(next(line for line in lines if "┤" in line).split()[0]) == 610
+    assert all(len(line) <= 30 for line in lines)
+
+
+def test_watch_tells_of_divergence(tmp_path):
+    folder = begin(tmp_path / "run")
+    write(folder, 200, diverged=True)
+    write(folder, 400, diverged=True)
+    assert text(folder)[-1] == "1 of 2 have diverged: seed 9 at step 93"
+
+
+def test_watch_knows_the_end(tmp_path):
+    folder = begin(tmp_path / "run")
+    write(folder, 1000)
+    summary = {"steps": 1000, "finished": True}
+    folder.write_summary(summary)
+    assert text(folder)[0].endswith("finished")
+    assert "left" not in "\n".join(text(folder))
+    # Gone on with for longer: the config is the newer file.
+    os.utime(folder.path / "summary.json", (1.0, 1.0))
+    begin(folder.path, steps=2000)
+    assert text(folder)[0].endswith("training")
+    folder.write_summary({"steps": 1400, "finished": False})
+    os.utime(folder.path / "config.json", (1.0, 1.0))
+    assert text(folder)[0].endswith("stopped")
+
+
+def test_watch_prints_once_where_there_is_no_terminal(tmp_path, capsys):
+    folder = begin(tmp_path / "run")
+    write(folder, 200)
+    before = {file: file.stat().st_mtime_ns for file in folder.path.rglob("*")}
+    assert cli_watch.main([str(folder.path)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("QRC(λ)") == 1
+    assert "\x1b" not in printed
+    assert {file: file.stat().st_mtime_ns for file in folder.path.rglob("*")} == before
+    assert cli_watch.main([str(tmp_path)]) == 2
+    assert "is no run: it has no config.json" in capsys.readouterr().err
+    assert cli_watch.main([str(folder.path), "--every", "0"]) == 2
+    assert "--every is 0" in capsys.readouterr().err
+
+
+def test_watch_follows_a_run_to_its_end(tmp_path):
+    """In a terminal, while files are half there, come, and are replaced."""
+    folder = begin(tmp_path / "run")
+    mine, its = pty.openpty()
+    watching = subprocess.Popen(
+        [*ELIGRAD, "watch", str(folder.path), "--every", "0.05"], stdout=its
+    )
+    os.close(its)
+    seen = ""
+
+    def until(words):
+        nonlocal seen
+        limit = time.monotonic() + 120
+        while words not in seen:
+            assert time.monotonic() < limit
+            seen += os.read(mine, 65536).decode(errors="replace")
+
+    until("step 0 of 1,000")
+    (folder.path / "config.json").write_text('{"plan": ')
+    write(folder, 200)
+    time.sleep(0.2)
+    begin(folder.path)
+    until("step 200 of 1,000")
+    assert "\x1b[" in seen
+    write(folder, 1000)
+    folder.write_summary({"steps": 1000, "finished": True})
+    until("finished")
+    assert watching.wait(30) == 0
+    os.close(mine)

@@ -1,0 +1,160 @@
+"""`eligrad train` from the outside."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+from eligrad.agents import PRESETS
+from eligrad.cli import train as cli_train
+from eligrad.runs.config import Plan, make_settings
+from eligrad.runs.folder import RunFolder
+from eligrad.training import train
+from tests.engines import tiny
+
+ELIGRAD = [sys.executable, "-m", "eligrad"]
+
+
+def test_help_is_quick_and_needs_no_jax():
+    program = (
+        "import sys\nfrom eligrad.cli import main\n"
+        "try:\n    main(['--help'])\n"
+        "finally:\n    assert 'jax' not in sys.modules and 'matplotlib' not in sys.modules\n"
+    )
+    began = time.process_time()
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert time.process_time() - began < 1.0
+    assert "train" in done.stdout
+    assert "demo" in done.stdout
+
+
+def test_every_agent_has_its_own_defaults():
+    for name, preset in PRESETS.items():
+        # Wherever the name stands.
+        command = cli_train.parse(["--steps", "2e3", name, "Probe/Trace-v0", "--gamma", "0.5"])
+        assert (command.agent, command.steps) == (name, 2000)
+        wanted = vars(preset) | {"gamma": 0.5}
+        wanted.pop("exploration_steps", None)
+        assert {k: getattr(command.settings, k) for k in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "an agent and an environment are needed"),
+        (["qrcc", "Probe/Trace-v0"], "unknown agent 'qrcc'; did you mean 'qrc'"),
+        (["qrc", "Probe/Trase-v0"], "did you mean 'Probe/Trace-v0'"),
+        (["qrc", "Probe/Continuous-v0"], "continuous actions"),
+        (["qrc", "Probe/Trace-v0", "--lam", "1.2"], "lam is 1.2"),
+        (["qrc", "Probe/Trace-v0", "--seed", "-1"], "seeds are"),
+        (["--resume", "nowhere"], "nowhere is no run"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli_train.main([*arguments, "--no-cache"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("eligrad train: ")
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("steps", ["1.5", "0", "many", "1e99"])
+def test_steps_are_whole(steps, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli_train.parse(["qrc", "Probe/Trace-v0", "--steps", steps])
+    assert stop.value.code == 2
+    assert f"--steps is {steps}" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """A user of their own, with an empty cache."""
+    without = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
+    return without | {"XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
+
+
+@pytest.mark.nightly
+def test_ctrl_c_then_resume_equals_undisturbed(tmp_path, environment):
+    """A real process, a real signal; and all that a run folder holds."""
+    run, log = tmp_path / "run", tmp_path / "log"
+    steps = 120_000
+    command = [*ELIGRAD, "train", "qrc", "Probe/Trace-v0", "--steps", str(steps), "--seeds", "2",
+               "--chunk", "1000", "--checkpoint-every", "2000", "--out", str(run)]  # fmt: skip
+    with log.open("w") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file, env=environment)
+        while process.poll() is None and not list(run.glob("checkpoint-*.npz")):
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        code = process.wait(timeout=120)
+    text = log.read_text()
+    assert code == 130, text
+    assert f"eligrad train --resume {run}" in text
+    stopped_at = json.loads((run / "summary.json").read_text())["steps"]
+    assert 2000 <= stopped_at < steps
+    assert stopped_at % 1000 == 0
+
+    # The rest is cut short: 5,000 steps more show as much as all.
+    total = stopped_at + 5000
+    done = subprocess.run(
+        [*ELIGRAD, "train", "--resume", run, "--steps", str(total), "--no-progress"],
+        env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "mean ± standard error" in done.stdout
+    assert str(run / "curve.png") in done.stdout
+
+    undisturbed = train(
+        "qrc", "Probe/Trace-v0", steps=total, seeds=2, chunk=1000, exploration_steps=0.2 * steps
+    )
+    tables = RunFolder.open(run).tables()
+    assert tables.episodes.equals(undisturbed.episodes)
+    assert tiny.timeless(tables.chunks).equals(tiny.timeless(undisturbed.chunks))
+
+    assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
+    episodes = pd.read_parquet(run / "metrics/episodes")
+    assert list(episodes) == ["run", "seed", "step", "return", "length"]
+    assert len(episodes) == tables.episodes.num_rows
+    config, summary = (
+        json.loads((run / name).read_text()) for name in ("config.json", "summary.json")
+    )
+    assert config["plan"]["settings"]["exploration_steps"] == 0.2 * steps
+    assert [session["from_step"] for session in config["sessions"]] == [0, stopped_at]
+    assert config["sessions"][1]["versions"]["jax"]
+    assert summary["finished"]
+    assert summary["startup_seconds"] < summary["seconds"]
+    assert list((run.parent / environment["XDG_CACHE_HOME"]).rglob("jit__advance_all*"))
+
+
+def test_settings_cannot_change_on_resuming(tmp_path, capsys):
+    plan = Plan(
+        agent="q-lambda",
+        settings=make_settings("q-lambda", {"exploration_steps": 2.0}),
+        env="Probe/Reward-v0",
+        max_episode_steps=None,
+        env_params={},
+        seeds=[0],
+        steps=10,
+        chunk=10,
+        checkpoint_every=10,
+    )
+    run = tmp_path / "run"
+    RunFolder.create(run).write_config({"plan": dataclasses.asdict(plan), "sessions": []})
+    assert cli_train.parse(["--resume", str(run), "--steps", "1e3"]).steps == 1000
+    for change in (["--lam", "0.3"], ["--seeds", "3"], ["--exploration-fraction", "0.9"]):
+        assert cli_train.main(["--resume", str(run), *change]) == 2
+        name = change[0][2:].replace("-", "_")
+        assert f"{name} is {change[1]}, but" in capsys.readouterr().err
+    assert cli_train.main(["qrc", "Probe/Reward-v0", "--resume", str(run)]) == 2
+    assert "agent is qrc, but" in capsys.readouterr().err

@@ -1,0 +1,119 @@
+"""What goes wrong is named, and stops no more than it must."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from eligrad.agents import QLambda
+from eligrad.engines import EnvironmentFault
+from eligrad.envs.core import Step
+from eligrad.runs.checkpoint import read_header
+from eligrad.training import train
+from tests.engines import tiny
+
+
+@pytest.mark.parametrize(
+    ("what", "at", "message"),
+    [
+        ("reward", 57, r"'Breaks' gave a reward \(nan\) that is not finite, to seed 4 at step 57"),
+        ("observation", 57, "'Breaks' gave an observation that is not .*, to seed 4 at step 57"),
+        ("observation", 0, "'Breaks' gave an observation that is not .*, to seed 4 at step 0"),
+    ],
+)
+def test_numbers_that_are_none(tmp_path, what, at, message):
+    with pytest.raises(EnvironmentFault, match=message):
+        train(
+            tiny.agent(observations=2),
+            tiny.Breaks(what, at),
+            steps=100,
+            seeds=[4],
+            chunk=10,
+            checkpoint_every=20,
+            out=tmp_path / "run",
+        )
+    # The last good checkpoint is kept, and none that is not good was written.
+    saved = [read_header(path)["step"] for path in sorted((tmp_path / "run").glob("*.npz"))]
+    assert saved == ([20, 40] if at else [])
+
+
+def with_step_sizes(*step_sizes: float) -> QLambda:
+    """One agent for each, in one."""
+
+    def make(step_size):
+        agent = tiny.agent()
+        config = dataclasses.replace(agent.config, step_size=step_size)
+        return dataclasses.replace(agent, config=config)
+
+    return jax.vmap(make)(jnp.array(step_sizes))
+
+
+def test_a_diverging_run_leaves_its_neighbours_alone():
+    sound = train(with_step_sizes(0.01, 0.01, 0.01), tiny.ENV, steps=200, seeds=[0, 1, 2])
+    mixed = train(with_step_sizes(0.01, 10.0, 0.01), tiny.ENV, steps=200, seeds=[0, 1, 2])
+    assert sound.summary["diverged"] == 0
+    assert mixed.summary["diverged"] == 1
+    since = mixed.summary["seeds"][1]["diverged_step"]
+    assert 1 <= since <= 100
+    for seed in (0, 2):
+        ours, theirs = (
+            r.episodes.filter(np.asarray(r.episodes["seed"]) == seed) for r in (mixed, sound)
+        )
+        assert ours.equals(theirs)
+        assert mixed.summary["seeds"][seed]["diverged_step"] is None
+
+
+class Grows(tiny.Breaks):
+    """Its observations are longer after the first."""
+
+    name = "Grows"
+
+    def __init__(self):
+        super().__init__("reward", -1)
+
+    def step(self, key, state, action, params):
+        stepped = super().step(key, state, action, params)
+        return Step(*stepped)._replace(observation=jnp.zeros(3))
+
+
+def small(agent="qrc", env="Probe/Trace-v0", **options):
+    return train(agent, env, **{"steps": 100} | options)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: small(env="MinAtar/Breakot-v1"), "unknown environment .* 'MinAtar/Breakout-v1'"),
+        (lambda: small(env="Probe/Continuous-v0"), "'Probe/Continuous-v0' has continuous actions"),
+        (lambda: small(env=Grows()), r"'Grows': step gives .* of shape \(3,\); .* \(2,"),
+        (lambda: small("qrcc"), "unknown agent 'qrcc'; did you mean 'qrc'"),
+        (lambda: small(lam=1.2), r"lam is 1.2; values in \[0, 1\] are accepted"),
+        (lambda: small(lamb=0.2), "unknown setting of qrc 'lamb'; did you mean 'lam'"),
+        (lambda: small(tiny.agent(lam=1.2), tiny.ENV), "lam is 1.2"),
+        (lambda: small(tiny.agent(), tiny.ENV, lam=0.2), r"\['lam'\] go with an agent's name"),
+        (lambda: small(steps=1.5), "steps is 1.5; a whole number"),
+        (lambda: small(steps=0), "steps is 0; a whole number"),
+        (lambda: small(seeds=[1, 1]), r"seeds are \[1, 1\]; different ones"),
+        (lambda: small(seeds=0), "seeds is 0; a whole number"),
+        (lambda: small(chunk=10, checkpoint_every=15), "checkpoint_every is 15; a multiple"),
+        (lambda: small(env=tiny.ENV, max_episode_steps=3), "max_episode_steps is 3, but .* made"),
+        (
+            lambda: small(env="MinAtar/Breakout-v1", env_params={"sticky": 0.0}),
+            "unknown parameter of .* 'sticky'; did you mean 'sticky_probability'",
+        ),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused_by_name(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_folder_in_use_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(FileExistsError, match="exists already; choose another folder"):
+        small(out=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]

@@ -1,0 +1,56 @@
+"""What is decided before training: chunks, seeds, parameters."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from eligrad.agents import PRESETS
+from eligrad.envs import make
+from eligrad.envs.names import UnknownName
+from eligrad.runs import config as plan
+
+
+@pytest.mark.parametrize(
+    ("steps", "chunk"), [(1_000_000, 1000), (12_345, 823), (7, 7), (1009, 1000), (900, 900)]
+)
+def test_chunks_fill_the_total_where_they_can(steps, chunk):
+    assert plan.chunk_for(steps) == chunk
+
+
+@pytest.mark.parametrize(
+    ("steps", "chunk", "every"), [(1_000_000, 1000, 50_000), (7, 7, 7), (30_500, 1000, 2000)]
+)
+def test_about_twenty_checkpoints(steps, chunk, every):
+    assert plan.checkpoint_every_for(steps, chunk) == every
+
+
+def test_environments_have_seeds_of_their_own():
+    seeds = list(range(1000))
+    ours, later = plan.env_seeds(seeds), plan.env_seeds(seeds, begun_at=5)
+    assert len({*seeds, *ours.tolist(), *later.tolist()}) == 3000
+    assert ours.min() >= 0
+    assert ours.max() < 2**31
+    assert plan.env_seeds([7])[0] == ours[7]
+
+
+def test_parameters_of_an_environment_change_by_name():
+    env = make("MinAtar/Breakout-v1")
+    changed = plan.make_params(env, {"sticky_probability": 0, "ramping": False})
+    assert changed == (0.0, False)
+    assert plan.make_params(env, {}) == env.default_params()
+
+
+def test_names_of_others_lead_to_settings_that_there_are():
+    ours = {name for config in PRESETS.values() for name in vars(config)} | {"seeds"}
+    for others, here in plan._NAMES_OF_OTHERS.items():
+        assert others not in ours
+        assert set(here) <= ours
+
+
+def test_an_unknown_name_says_the_same_after_a_pipe():
+    with pytest.raises(UnknownName) as caught:
+        plan.make_settings("ppo", {"n_steps": 5})
+    assert str(caught.value) == "unknown setting of ppo 'n_steps'; here that is 'rollout'"
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)

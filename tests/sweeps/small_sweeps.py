@@ -1,0 +1,157 @@
+"""Sweeps small enough for tests: little worlds, and jobs done at once in this process."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from eligrad.analysis.load import load_chunks, load_episodes, load_runs
+from eligrad.engines.stream import StepRecord
+from eligrad.envs import register
+from eligrad.envs.core import Environment, Step
+from eligrad.envs.spaces import Box, Discrete
+from eligrad.runs.config import Plan, grown, make_settings
+from eligrad.runs.folder import RunFolder
+from eligrad.runs.metrics import Measured, Tables, tables_of_chunk
+from eligrad.runs.summary import summarise
+from eligrad.sweeps import driver as sweep
+from eligrad.sweeps import worker
+from eligrad.sweeps.spec import Spec, Sweep
+from eligrad.sweeps.worker import work
+
+ENV = "Probe/OffPolicy-v0"
+FRAGILE = "Test/Fragile-v0"
+
+
+class Fragile(Environment):
+    """Episodes of five steps; in one of 60 the third reward is no number."""
+
+    name = FRAGILE
+    observation_space = Box(0.0, 1.0, (2,))
+    action_space = Discrete(2)
+
+    def _observe(self, state):
+        return jnp.stack([jnp.float32(1), state[1].astype(jnp.float32) / 5])
+
+    def reset(self, key, params):
+        state = (jax.random.uniform(key), jnp.int32(0))
+        return state, self._observe(state)
+
+    def step(self, key, state, action, params):
+        luck, count = state
+        state = (luck, count + 1)
+        broken = (luck < 1 / 60) & (count == 2)
+        reward = jnp.where(broken, jnp.nan, action.astype(jnp.float32))
+        ended = count + 1 >= 5
+        return Step(state, self._observe(state), reward, ended, jnp.zeros_like(ended))
+
+
+register(FRAGILE, Fragile)
+
+
+class Inline:
+    """An executor that does each task at once, in this process."""
+
+    divide = True
+
+    def __init__(self, workers: int = 2) -> None:
+        self.workers = workers
+        self.tasks = []
+        self._ended = []
+
+    def room(self):
+        return 1 - len(self._ended)
+
+    def start(self, task):
+        self.tasks.append(task)
+        self._ended.append((task, work(task)))
+
+    def poll(self):
+        ended, self._ended = self._ended, []
+        return ended
+
+    def stop(self):
+        pass
+
+    def close(self):
+        pass
+
+
+def small(env: str = ENV, **fields) -> Spec:
+    """Four runs of 400 steps: two values of λ, two seeds."""
+    fields = {"steps": 400, "seeds": 2, "grid": {"lam": [0.0, 0.9]}} | fields
+    return Spec([Sweep(agents=["qrc"], envs=[env], **fields)])
+
+
+def timeless(frame):
+    """A table of chunks without what depends on the clock."""
+    return frame.drop(columns=["seconds", "steps_per_second"], errors="ignore")
+
+
+def outcomes(store) -> dict[str, str]:
+    """All results of a store that a clock does not touch, by run, for comparing stores."""
+    parts = {"runs": timeless(load_runs(store)).sort_values("run").to_csv(index=False)}
+    for name, load in (("episodes", load_episodes), ("chunks", load_chunks)):
+        frame = timeless(load(store)).sort_values(["run", "step"])
+        parts[name] = frame.to_csv(index=False, float_format="%.9g")
+    for path in sorted(store.glob("runs/*-s?/checkpoint-*.npz")):
+        with np.load(path) as archive:
+            arrays = [archive[name].tobytes() for name in sorted(archive) if name != "header.json"]
+        parts[path.parent.name] = b"".join(arrays).hex()
+    return parts
+
+
+@pytest.fixture
+def quick_training(monkeypatch):
+    """In place of agents and worlds: a walk of numbers that depends on seed and λ.
+
+    All else is as in training: chunks, checkpoints, metrics and a summary in a run folder. A
+    hundred sweeps take seconds, so that each of their writes can be the last one.
+    """
+    monkeypatch.setattr(sweep, "POLL", 0.0)
+    monkeypatch.setattr(worker, "train", _quick_train)
+    monkeypatch.setattr(worker, "resume", _quick_resume)
+
+
+def _quick_train(
+    agent, env, *, steps, seeds, out, max_episode_steps, env_params, **settings
+) -> None:
+    settings = make_settings(agent, settings, len(seeds))
+    plan = Plan(agent, settings, env, max_episode_steps, env_params, list(seeds), steps, 50, 100)
+    _quick_run(RunFolder.create(out), plan, [])
+
+
+def _quick_resume(program, steps=None) -> None:
+    folder = RunFolder.open(program)
+    config = folder.config
+    plan = Plan(**config["plan"])
+    _quick_run(folder, plan if steps is None else grown(plan, steps), config["sessions"])
+
+
+def _quick_run(folder: RunFolder, plan: Plan, sessions: list) -> None:
+    count = len(plan.seeds)
+    lam = np.broadcast_to(np.asarray(plan.settings["lam"]), count)
+    like = {"x": np.zeros(count), "steps": np.zeros(count, np.int64)}
+    step, state = folder.restore(like)
+    config = {"plan": dataclasses.asdict(plan)}
+    folder.write_config(config | {"sessions": [*sessions, {"from_step": step}]})
+    while step < plan.steps:
+        x = state["x"] * lam + np.sin(np.asarray(plan.seeds) + step)
+        ended = np.zeros((count, plan.chunk), bool)
+        ended[:, -1] = True
+        returns = np.broadcast_to(x[:, None], ended.shape).astype(np.float32)
+        record = StepRecord(ended, returns, np.full(ended.shape, plan.chunk, np.int32), returns)
+        measured = Measured({"size": np.abs(x)}, np.zeros(ended.shape, bool), "")
+        stretch = tables_of_chunk(record, measured, plan.seeds, step, 1.0)
+        step += plan.chunk
+        state = {"x": x, "steps": np.full(count, step)}
+        if step % plan.checkpoint_every:
+            earlier = stretch
+        else:
+            folder.save(step, state, Tables.join([earlier, stretch]), config)
+    about = {"title": "a walk", "finished": True, "startup_seconds": 0.0}
+    folder.write_summary(summarise(folder.tables(), plan.seeds, step) | about)

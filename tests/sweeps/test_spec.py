@@ -1,0 +1,190 @@
+"""Specs: what they expand to, and that a typo is refused before anything runs, by name."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+
+import pytest
+
+from eligrad.envs.names import UnknownName
+from eligrad.sweeps.resolve import resolve
+from eligrad.sweeps.spec import Draws, Spec, SpecError, Sweep, parse, read_spec
+
+PLAIN = """
+steps = 1e3
+seeds = 2
+agents = ["qrc"]
+envs = ["Probe/Trace-v0"]
+"""
+
+
+def runs_of(text: str):
+    return resolve(parse(tomllib.loads(PLAIN + text)))
+
+
+def test_grid_list_and_draws_meet_each_other():
+    runs = runs_of("""
+[fixed]
+gamma = 0.9
+[grid]
+lam = [0.5, 0.9]
+step_size = [1e-3, 1e-4, 1e-5]
+[[list]]
+rule = "tdc"
+beta = 0
+[[list]]
+rule = "tdrc"
+[random]
+samples = 4
+[random.draw]
+h_scale = { log_uniform = [0.01, 1.0] }
+""")
+    assert len(runs) == 2 * 3 * 2 * 4 * 2
+    assert len({run.name for run in runs}) == len(runs)
+    settings = [run.configuration.settings for run in runs]
+    assert {(s["lam"], s["step_size"], s["rule"], s["beta"]) for s in settings} == {
+        (lam, size, *rule)
+        for lam in (0.5, 0.9)
+        for size in (1e-3, 1e-4, 1e-5)
+        for rule in (("tdc", 0.0), ("tdrc", 1.0))
+    }
+    assert {s["gamma"] for s in settings} == {0.9}
+    assert all(0.01 <= s["h_scale"] <= 1.0 for s in settings)
+    assert {s["exploration_steps"] for s in settings} == {200.0}  # a fifth of the steps
+
+
+def test_draws_are_the_same_everywhere_and_follow_their_distribution():
+    draws = Draws({"step_size": {"log_uniform": [1e-6, 1e-2]}, "lam": {"uniform": [0, 1]}}, 4000)
+    drawn = draws.combinations()
+    # Written down once: another Python, machine or field must give the same ones.
+    alone = Draws({"lam": {"uniform": [0, 1]}}, 1).combinations()
+    assert alone[0]["lam"] == drawn[0]["lam"] == 0.01854960109069148
+    logs = sorted(math.log10(each["step_size"]) for each in drawn)
+    for share in (0.1, 0.5, 0.9):
+        assert abs(logs[int(share * 4000)] - (-6 + 4 * share)) < 0.15
+    assert Draws({"lam": {"uniform": [0, 1]}}, 3, seed=1).combinations() != draws.combinations()[:3]
+    picked = Draws({"rule": {"choice": ["tdc", "td"]}}, 100).combinations()
+    assert {each["rule"] for each in picked} == {"tdc", "td"}
+
+
+def test_parts_share_what_is_above_them_and_no_run_is_there_twice():
+    runs = runs_of("""
+[fixed]
+gamma = 0.9
+[[part]]
+agents = ["qrc", "qc"]
+fixed = { lam = 0.5 }
+[[part]]
+agents = ["stream-q", "qrc"]
+seeds = [1, 7]
+fixed = { lam = 0.5 }
+""")
+    found = {(run.configuration.agent, run.seed) for run in runs}
+    assert len(runs) == len(found)
+    assert found == {
+        ("qrc", 0), ("qrc", 1), ("qrc", 7), ("qc", 0), ("qc", 1), ("stream-q", 1), ("stream-q", 7),
+    }  # fmt: skip
+    assert {(r.configuration.settings["gamma"], r.configuration.settings["lam"]) for r in runs} == {
+        (0.9, 0.5)
+    }
+
+
+def test_fields_of_the_run_and_of_the_environment_can_be_swept():
+    runs = runs_of("""
+[grid]
+exploration_fraction = [0.1, 0.5]
+max_episode_steps = [10, 20]
+""")
+    found = {
+        (r.configuration.settings["exploration_steps"], r.configuration.max_episode_steps)
+        for r in runs
+    }
+    assert found == {(100.0, 10), (100.0, 20), (500.0, 10), (500.0, 20)}
+    runs = resolve(
+        parse(
+            tomllib.loads("""
+steps = 10
+agents = ["qrc"]
+envs = ["MinAtar/Breakout-v1"]
+[grid.env_params]
+sticky_probability = [0.0, 0.25]
+ramping = [true, false]
+""")
+        )
+    )
+    found = {tuple(r.configuration.env_params.items()) for r in runs}
+    assert found == {
+        (("sticky_probability", sticky), ("ramping", ramping))
+        for sticky in (0.0, 0.25)
+        for ramping in (True, False)
+    }
+
+
+def test_python_specs(tmp_path):
+    path = tmp_path / "spec.py"
+    path.write_text(
+        "from eligrad.experiments import Sweep\n"
+        "sweep = Sweep(agents=['qrc'], envs=['Probe/Trace-v0'], steps=100, grid={'lam': [0, 1]})\n"
+    )
+    spec = read_spec(path)
+    assert len(resolve(spec)) == 10
+    assert (spec.name, spec.setup) == ("spec", path.resolve())
+    assert resolve(
+        Spec([Sweep(["qrc"], ["Probe/Trace-v0"], 100, grid={"lam": [0, 1]})])
+    ) == resolve(spec)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[grid]\nlamm = [0.5]", "unknown setting of qrc 'lamm'; did you mean 'lam'"),
+        ("[grids]\nlam = [0.5]", "unknown field of a sweep 'grids'; did you mean 'grid'"),
+        ("[grid]\nlam = []", "grid.lam is empty"),
+        ("[grid]\nlam = 0.5", "grid.lam is 0.5; a list is accepted"),
+        ("[grid]\nlam = [0.5, 0.5]", "grid.lam has 0.5 twice"),
+        ("[grid]\nlam = ['high']", "lam is 'high'; a number is accepted"),
+        ("[grid]\nlam = [true]", "lam is True; a number is accepted"),
+        ("[grid]\nlam = [1.5]", "lam is 1.5; values in"),
+        ("[fixed]\nrule = 3", "rule is 3; a name is accepted"),
+        ("[fixed]\nrule = 'tdcr'", "tdcr"),
+        ("[grid]\nlam = [0.5]\n[fixed]\nlam = 0.5", "lam is in fixed and in grid"),
+        ("[random]\nsamples = 0\ndraw = {lam = {uniform = [0, 1]}}", "random.samples is 0"),
+        ("[random]\nsample = 1\ndraw = {}", "did you mean 'samples'"),
+        ("[random]\nsamples = 1\ndraw = {}", "random.draw is empty"),
+        ("[random]\nsamples = 1\ndraw = {lam = {uniforn = [0, 1]}}", "did you mean 'uniform'"),
+        ("[random]\nsamples = 1\ndraw = {lam = {uniform = [1, 0]}}", r"\[low, high\] is accepted"),
+        ("[random]\nsamples = 1\ndraw = {lam = {log_uniform = [0, 1]}}", "numbers above 0"),
+        ("[[part]]\nenvs = ['Probe/Trase-v0']", "did you mean 'Probe/Trace-v0'"),
+        ("[[part]]\nenvs = ['Probe/Continuous-v0']", "continuous actions"),
+        ("[[part]]\nenvs = []", "envs is empty"),
+        ("[[part]]\nenvs = 'Probe/Trace-v0'", "a list is accepted"),
+        ("[[part]]\nagents = ['qrcc']", "unknown agent 'qrcc'; did you mean 'qrc'"),
+        ("[[part]]\nseeds = 0", "seeds is 0"),
+        ("[[part]]\nseeds = [1, 1]", "seeds is"),
+        ("[[part]]\nseeds = 'five'", "seeds is 'five'"),
+        ("[[part]]\nsteps = 0.5", "steps is 0.5; a whole number"),
+        ("[fixed]\nexploration_fraction = 2", "exploration_fraction is 2"),
+        ("[fixed.env_params]\nspeed = 2", "unknown parameter of"),
+        ("[[list]]", "tables of settings are accepted"),
+        ("[stage_two]\nseed = 3", "unknown field of stage_two 'seed'; did you mean 'seeds'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(text, message):
+    with pytest.raises((SpecError, UnknownName, ValueError), match=message):
+        runs_of(text)
+
+
+def test_files_that_are_no_specs(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*none\.toml"):
+        read_spec(tmp_path / "none.toml")
+    with pytest.raises(SpecError, match=r"\.toml and \.py are accepted"):
+        read_spec(tmp_path / "none.yaml")
+    (tmp_path / "bad.toml").write_text("steps = \n")
+    with pytest.raises(SpecError, match=r"bad\.toml is no TOML"):
+        read_spec(tmp_path / "bad.toml")
+    (tmp_path / "other.py").write_text("swep = 1\n")
+    with pytest.raises(SpecError, match="defines sweep as None"):
+        read_spec(tmp_path / "other.py")
+    with pytest.raises(SpecError, match="envs is missing"):
+        parse({"steps": 1, "agents": ["qrc"]})

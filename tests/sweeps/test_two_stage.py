@@ -1,0 +1,89 @@
+"""The two-stage protocol: what it chooses, what it trains afterwards, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import numpy as np
+import pytest
+
+from eligrad.analysis.load import load_runs
+from eligrad.runs.records import STAGE_ONE, STAGE_TWO
+from eligrad.sweeps import two_stage
+from eligrad.sweeps.choice import normalise
+from eligrad.sweeps.spec import SpecError, parse
+from eligrad.sweeps.two_stage import TwoStage
+from tests.sweeps.small_sweeps import Inline, quick_training
+
+__all__ = ["quick_training"]
+
+SPEC = """
+steps = 400
+seeds = 3
+agents = ["qrc", "qc"]
+envs = ["Probe/OffPolicy-v0", "Probe/Trace-v0"]
+[grid]
+lam = [0.0, 0.5, 0.9]
+[stage_two]
+seeds = 4
+"""
+
+
+@pytest.mark.usefixtures("quick_training")
+def test_one_configuration_of_each_agent_on_fresh_seeds(tmp_path):
+    plan = TwoStage.of(parse(tomllib.loads(SPEC)))
+    assert len(plan.runs) == 2 * 2 * 3 * 3
+    assert plan.fresh_seeds == (3, 4, 5, 6)
+    report = two_stage.run_stage(plan.runs, tmp_path, STAGE_ONE, Inline(), plan.spec, False)
+    assert report.unfinished == 0
+    candidates, choices = plan.choose(tmp_path)
+    two_stage.write_choice(plan, tmp_path, candidates, choices)
+    fresh = plan.second_stage(choices)
+    two_stage.run_stage(fresh, tmp_path, STAGE_TWO, Inline(), plan.spec, False)
+
+    # The same from the tables alone.
+    first = load_runs(tmp_path / STAGE_ONE)
+    means = first.pivot_table("return_area", ["agent", "settings.lam"], "env")
+    scores = normalise(means.to_numpy()).mean(axis=1)
+    expected = {}
+    for agent in ("qrc", "qc"):
+        mine = np.flatnonzero(means.index.get_level_values("agent") == agent)
+        expected[agent] = means.index[mine[np.argmax(scores[mine])]][1]
+    second = load_runs(tmp_path / STAGE_TWO)
+    assert len(second) == 2 * 2 * 4
+    assert set(second["seed"]) == {3, 4, 5, 6}
+    assert (
+        dict(second.groupby("agent", observed=True)["settings.lam"].unique().explode()) == expected
+    )
+    assert set(second["env"]) == set(first["env"])
+
+    told = json.loads((tmp_path / "choice.json").read_text())
+    assert {each["agent"]: each["chosen"]["settings"]["lam"] for each in told["agents"]} == expected
+    for each in told["agents"]:
+        assert len(each["all"]) == 3
+        assert sum(row["chosen_share"] for row in each["all"]) == pytest.approx(1)
+        assert min(each["regret"].values()) >= 0
+    text = two_stage.choice_as_text(plan, candidates, choices)
+    assert "QRC(λ): chosen of 3 configurations" in text
+    assert f"lam={expected['qc']:g}" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("seeds = 4", ""), "stage_two.seeds is missing"),
+        (("seeds = 4", "seeds = [7, 2]"), r"stage_two.seeds has \[2\], which stage 1 uses too"),
+        (("seeds = 4", "seeds = 0"), "stage_two.seeds is 0"),
+        (
+            (
+                "[grid]",
+                "[[part]]\n[[part]]\nagents = ['gq2']\nenvs = ['Probe/Trace-v0']\n[part.grid]",
+            ),
+            "one of gq2 lacks",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(change, message):
+    with pytest.raises(SpecError, match=message):
+        TwoStage.of(parse(tomllib.loads(SPEC.replace(*change))))

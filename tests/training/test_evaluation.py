@@ -1,0 +1,91 @@
+"""Evaluation plays whole episodes, in the world of the training and without touching it."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium.vector import SyncVectorEnv
+
+from eligrad.engines.host import HostRuns
+from eligrad.envs.adapters.gymnasium import GymnasiumVector
+from eligrad.envs.core import Environment, Step
+from eligrad.envs.spaces import Box, Discrete
+from eligrad.training import archive, evaluation, train
+from eligrad.training.callbacks import EvaluateEvery
+from tests.engines import tiny
+from tests.envs.tiny import Counter
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+
+def counters(*lengths: int) -> GymnasiumVector:
+    return GymnasiumVector(SyncVectorEnv([functools.partial(Counter, each) for each in lengths]))
+
+
+class Terms(NamedTuple):
+    wage: float
+
+
+class Job(Environment):
+    """Pays its wage twice."""
+
+    name = "Job"
+    observation_space = Box(0.0, 2.0, (2,))
+    action_space = Discrete(2)
+
+    def default_params(self):
+        return Terms(1.0)
+
+    def reset(self, key, params):
+        return jnp.int32(0), jnp.zeros(2)
+
+    def step(self, key, state, action, params):
+        done = state + 1
+        observation = jnp.full(2, done, jnp.float32)
+        return Step(done, observation, jnp.float32(params.wage), done == 2, jnp.asarray(False))
+
+
+def test_callbacks_evaluate_in_the_world_of_the_training(tmp_path):
+    watch = EvaluateEvery(4, episodes=2, keep_best=tmp_path / "best.npz")
+    train(tiny.agent(2), Job(), steps=4, env_params={"wage": np.float32(3.0)}, callbacks=[watch])
+    ((_, returns),) = watch.history
+    np.testing.assert_array_equal(returns, [[6.0, 6.0]])
+    assert archive.read_plan(tmp_path / "best.npz").env_params == {"wage": 3.0}
+
+
+def test_an_episode_that_was_left_is_not_gone_on_with():
+    agent = tiny.agent(3)
+    keys = jax.random.split(jax.random.key(0), 2)
+    states = jax.vmap(agent.init)(keys, jnp.zeros((2, 3)))
+    returns = evaluation.evaluate(agent, counters(2, 100), states, episodes=3, max_steps=4)
+    # 10, 20, ... and the action, 0 or 1, for each step.
+    np.testing.assert_array_equal(returns // 10 * 10, [[30, 60, 30], [100, 100, 100]])
+
+
+def test_an_endless_episode_in_jax_is_left_too():
+    agent = tiny.agent(2)
+    states = jax.vmap(agent.init)(jax.random.split(jax.random.key(0), 1), jnp.zeros((1, 2)))
+    returns = evaluation.evaluate(agent, tiny.Breaks("reward", -1), states, episodes=1, max_steps=7)
+    np.testing.assert_array_equal(returns, [[7.0]])
+
+
+def test_a_vector_environment_in_training_is_not_evaluated_in():
+    agent, env, seeds = tiny.agent(3), counters(5, 7), np.arange(2)
+    records = []
+    for interfere in (False, True):
+        engine = HostRuns(agent, env, seeds, seeds)
+        first = engine.advance(3)
+        if interfere:
+            with pytest.raises(ValueError, match=r"in use.*evaluation, a vector environment of it"):
+                evaluation.evaluate(agent, env, engine.state.agent, episodes=1)
+            again = GymnasiumVector(env._vector)  # the same one in another guise
+            with pytest.raises(ValueError, match="in use"):
+                again.open(2)
+        records.append((first, engine.advance(20)))
+        engine.close()
+    jax.tree.map(np.testing.assert_array_equal, *records)
