@@ -3,7 +3,8 @@
 One agent. The rule decides how the value parameters w and the auxiliary θ move ("tdrc" gives
 QRC(λ), "tdc" QC(λ), "gtd2" GQ2(λ), "td" Watkins' Q(λ)); the target, what is bootstrapped from: the
 best action ("max"), the next one taken ("sarsa"), or the policy's mean ("expected"); the
-optimiser, how far they move ("obgd" with the rule "td" gives StreamQ). `presets.py` names them.
+optimiser, how far they move ("obgd" with the rule "td" gives StreamQ, "trace-adam" Adaptive Q(λ)).
+`presets.py` names them.
 """
 
 from __future__ import annotations
@@ -19,15 +20,9 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from eligrad import normalize, rules
+from eligrad import normalize, optim, rules
 from eligrad._number import Leaf, Number
 from eligrad.agents.network import Network
-from eligrad.agents.optimizers import (
-    NAMES,
-    OptimizerName,
-    follows_traces,
-    make_optimizer,
-)
 from eligrad.agents.streaming import (
     Choice,
     Experience,
@@ -40,7 +35,6 @@ from eligrad.agents.streaming import (
     linear_epsilon,
     perceive,
 )
-from eligrad.optim import ascend
 from eligrad.rules import _checks as check
 
 _LAST_STEP = np.iinfo(np.int32).max
@@ -77,8 +71,8 @@ class QLambdaConfig:
     """Length of the linear exploration schedule, in environment steps."""
     kappa: Leaf = 2.0
     """How cautious ObGD is; no other optimiser uses it."""
-    optimizer: OptimizerName = dataclasses.field(default="sgd", metadata=STATIC)
-    """How w and θ are moved: sgd, adam, rmsprop, obgd or adaptive-obgd."""
+    optimizer: str = dataclasses.field(default="sgd", metadata=STATIC)
+    """How w and θ are moved: sgd, adam, rmsprop, obgd, adaptive-obgd or trace-adam."""
     rule: str = dataclasses.field(default="tdrc", metadata=STATIC)
     """How parameters move: td, gtd2, tdc or tdrc."""
     target: Target = dataclasses.field(default="max", metadata=STATIC)
@@ -96,12 +90,7 @@ class QLambdaConfig:
         check.one_of("rule", self.rule, rules.names())
         check.one_of("target", self.target, ("max", "sarsa", "expected"))
         check.one_of("trace_cut", self.trace_cut, ("after", "watkins"))
-        check.one_of("optimizer", self.optimizer, NAMES)
-        if follows_traces(self.optimizer) and self.rule != "td":
-            raise ValueError(
-                f"optimizer is {self.optimizer!r} and rule {self.rule!r}; ObGD bounds the step "
-                "δ z of the rule 'td' and accepts no other"
-            )
+        check.one_of("optimizer", self.optimizer, optim.names())
 
 
 class QLambdaState(NamedTuple):
@@ -145,16 +134,19 @@ class QLambda:
 
     @property
     def _rule(self) -> rules.Rule:
-        return rules.get(self.config.rule)
-
-    @property
-    def _follows_traces(self) -> bool:
-        return self.optimizer is None and follows_traces(self.config.optimizer)
+        """The rule; one without a trace of w, GTD2, keeps it for an optimiser that needs it."""
+        rule = rules.get(self.config.rule)
+        if self.optimizer is None and optim.uses_trace(self.config.optimizer):
+            return dataclasses.replace(rule, traces_w=True)
+        return rule
 
     def _optimizer(self, step_size: Number) -> optax.GradientTransformationExtraArgs:
+        c = self.config
         if self.optimizer is not None:
-            return ascend(self.optimizer(step_size))
-        return make_optimizer(self.config.optimizer, step_size, self.config.kappa)
+            return optim.ascend(self.optimizer(step_size))
+        return optim.ascend(
+            optim.make(c.optimizer, optim.Settings(step_size, c.kappa, c.gamma * c.lam))
+        )
 
     def _optimizers(
         self,
@@ -165,11 +157,6 @@ class QLambda:
     def init(self, key: PRNGKeyArray, observation: Array) -> QLambdaState:
         """The state at the first observation, before the first action."""
         self.config.check()
-        if self.auxiliary_loss is not None and self._follows_traces:
-            raise ValueError(
-                f"auxiliary_loss is given and optimizer is {self.config.optimizer!r}, which moves "
-                "along the traces alone; sgd, adam, rmsprop or an optimiser of your own is accepted"
-            )
         key_w, key_theta = jax.random.split(key)
         w = self.network.init(key_w, self.config.sparsity)
         theta: Any = None
@@ -267,11 +254,12 @@ class QLambda:
         rho, reset = jnp.ones((), jnp.float32), ended
         if c.target == "max":
             rho, reset = rules.trace_cut(c.trace_cut, state.greedy, ended)
+        (grad_v,) = pull_tm1(weights_tm1)
         step, traces = rule.update(
             state.traces,
             delta,
             discount,
-            grad_v_tm1=pull_tm1(weights_tm1)[0],
+            grad_v_tm1=grad_v,
             grad_v_t=pull_t(weights_t)[0],
             lam=c.lam,
             rho_tm1=rho,
@@ -284,11 +272,14 @@ class QLambda:
             gradient = jax.grad(self.auxiliary_loss)(state.w, state.observation, seen)
             direction = jax.tree.map(jnp.subtract, direction, gradient)
 
-        if self._follows_traces:
-            direction = traces.w
         optimizer_w, optimizer_theta = self._optimizers()
         moved_w, optimizer_w = optimizer_w.update(
-            direction, state.optimizer_w, state.w, td_error=delta
+            direction,
+            state.optimizer_w,
+            state.w,
+            td_error=delta,
+            trace=traces.w,
+            grad_output=grad_v,
         )
         state = state._replace(
             w=optax.apply_updates(state.w, moved_w),
@@ -301,7 +292,12 @@ class QLambda:
         )
         if rule.has_auxiliary:
             moved_theta, optimizer_theta = optimizer_theta.update(
-                step.theta, state.optimizer_theta, state.theta
+                step.theta,
+                state.optimizer_theta,
+                state.theta,
+                td_error=delta,
+                trace=traces.theta,
+                grad_output=auxiliary["grad_h_tm1"],
             )
             state = state._replace(
                 theta=optax.apply_updates(state.theta, moved_theta),

@@ -10,16 +10,16 @@ from jaxtyping import PyTree
 
 
 def ascend(optimizer: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
-    """Turns an optax optimiser, which descends a gradient, into one that follows a direction.
+    """Turns an optimiser, which descends a gradient, into one that follows a direction.
 
-    The rules return Δw, to be added to the parameters, and optax's optimisers return a step along
-    the *negative* of what they are given. So with `optimizer = ascend(optax.sgd(0.1))`::
+    The rules return Δw, to be added to the parameters, and an optimiser returns a step along
+    the *negative* of what it is given. So with `optimizer = ascend(optax.sgd(0.1))`::
 
         updates, state = optimizer.update(delta_w, state, params)  # 0.1 * delta_w
         params = optax.apply_updates(params, updates)              # params + 0.1 * delta_w
 
-    `obgd` and `adaptive_obgd` follow their direction already and must not be wrapped. As with them,
-    `td_error` may be passed to `update`: an optimiser without use for it never sees it.
+    `td_error`, `trace` and `grad_output` may be passed to `update`: an optimiser without use for
+    them never sees them.
     """
     descend = optax.with_extra_args_support(optimizer)
 

@@ -1,12 +1,8 @@
 """Overshooting-bounded gradient descent (Elsayed, Vasan & Mahmood, 2024), plain and adaptive.
 
-Both take the eligibility trace z where optax says "updates", and the TD error δ as the extra
-argument `td_error`; both return what is to be *added* to the parameters::
-
-    updates, state = optimizer.update(trace, state, params, td_error=td_error)
-    params = optax.apply_updates(params, updates)
-
-All hyper-parameters may be traced: make the optimiser inside the function that is vmapped.
+Published for Q(λ), whose direction is δ z. Here the bound shortens the whole direction g of any
+rule, by the trace z of the parameters that move: z_w for w, z_θ for θ. With g = δ z it is the
+published optimiser.
 """
 
 from __future__ import annotations
@@ -16,18 +12,18 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from eligrad._number import Number, check_number
 
 
 def obgd(learning_rate: Number, kappa: Number) -> optax.GradientTransformationExtraArgs:
-    """ObGD: a step α δ z, shortened where it might overshoot the target.
+    """ObGD: a step α g, shortened where it might overshoot the target.
 
     With the norm taken over the whole tree::
 
         M  = α κ max(|δ|, 1) |z|₁
-        Δw = α / max(M, 1) · δ z
+        Δw = α / max(M, 1) · g
     """
     _check_kappa(kappa)
 
@@ -36,10 +32,17 @@ def obgd(learning_rate: Number, kappa: Number) -> optax.GradientTransformationEx
         return optax.EmptyState()
 
     def update(
-        updates: PyTree, state: Any, params: Any = None, *, td_error: Number, **extra_args: Any
+        updates: PyTree,
+        state: Any,
+        params: Any = None,
+        *,
+        td_error: Number,
+        trace: PyTree,
+        **extra_args: Any,
     ) -> tuple[PyTree, Any]:
         del params, extra_args
-        return _bounded_step(updates, td_error, learning_rate, kappa), state
+        check_trace("obgd", trace)
+        return _bounded(updates, trace, td_error, learning_rate, kappa), state
 
     return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
 
@@ -57,14 +60,19 @@ def adaptive_obgd(
     beta2: Number = 0.999,
     eps: Number = 1e-8,
 ) -> optax.GradientTransformationExtraArgs:
-    """ObGD of a trace whose every entry is divided by the root mean square of its recent updates.
+    """ObGD of a direction whose every entry is divided by the root mean square of its recent past.
 
-    The t-th update is::
+    The trace that bounds the step is divided alike. The t-th update is::
 
-        v  = β₂ v + (1 - β₂) (δ z)²
-        u  = z / sqrt(v / (1 - β₂^t) + ε)
-        M  = α κ max(|δ|, 1) |u|₁
-        Δw = α / max(M, 1) · δ u
+        v  = β₂ v + (1 - β₂) g²,    s = sqrt(v / (1 - β₂^t) + ε)
+        M  = α κ max(|δ|, 1) |z / s|₁
+        Δw = α / max(M, 1) · g / s
+
+    Args:
+        learning_rate: the step size α.
+        kappa: how cautious the bound is.
+        beta2: how much of the mean square survives a step.
+        eps: added under the root.
     """
     _check_kappa(kappa)
     check_number("beta2", beta2, lambda b: 0 <= b < 1, "a number in [0, 1)")
@@ -80,47 +88,62 @@ def adaptive_obgd(
         params: Any = None,
         *,
         td_error: Number,
+        trace: PyTree,
         **extra_args: Any,
     ) -> tuple[PyTree, AdaptiveObGDState]:
         del params, extra_args
+        check_trace("adaptive_obgd", trace)
         updates_made = jnp.asarray(optax.safe_increment(state.updates_made))
-        dtype = _scalar_dtype(updates)
+        dtype = scalar_dtype(updates)
         log_beta2 = jnp.log1p(-jnp.asarray(forgetting, dtype))
         correction = -jnp.expm1(updates_made.astype(dtype) * log_beta2)
 
-        def track(v: Array, z: Array) -> Array:
-            square = jnp.square(jnp.asarray(td_error, z.dtype) * z)
-            return v + jnp.asarray(forgetting, z.dtype) * (square - v)
+        def track(v: Array, g: Array) -> Array:
+            return v + jnp.asarray(forgetting, g.dtype) * (jnp.square(g) - v)
 
-        def precondition(v: Array, z: Array) -> Array:
+        def precondition(v: Array, x: Array) -> Array:
             mean_square = v / correction.astype(v.dtype)
-            return z / jnp.sqrt(mean_square + jnp.asarray(eps, z.dtype))
+            return x / jnp.sqrt(mean_square + jnp.asarray(eps, x.dtype))
 
         second_moment = jax.tree.map(track, state.second_moment, updates)
-        direction = jax.tree.map(precondition, second_moment, updates)
-        step = _bounded_step(direction, td_error, learning_rate, kappa)
+        gradient = jax.tree.map(precondition, second_moment, updates)
+        trace = jax.tree.map(precondition, second_moment, trace)
+        step = _bounded(gradient, trace, td_error, learning_rate, kappa)
         return step, AdaptiveObGDState(updates_made, second_moment)
 
     return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
 
 
-def _bounded_step(
-    direction: PyTree, td_error: Number, learning_rate: Number, kappa: Number
+def _bounded(
+    gradient: PyTree, trace: PyTree, td_error: Number, learning_rate: Number, kappa: Number
 ) -> PyTree:
-    """α / max(M, 1) · δ d with M = α κ max(|δ|, 1) |d|₁."""
-    dtype = _scalar_dtype(direction)
-    norms = (jnp.sum(jnp.abs(leaf), dtype=dtype) for leaf in jax.tree.leaves(direction))
+    """-α / max(M, 1) · gradient, with M = α κ max(|δ|, 1) |z|₁."""
+    dtype = scalar_dtype(gradient)
+    norms = (jnp.sum(jnp.abs(leaf), dtype=dtype) for leaf in jax.tree.leaves(trace))
     norm = sum(norms, jnp.zeros((), dtype))
-    error, rate, safety = (jnp.asarray(x, dtype) for x in (td_error, learning_rate, kappa))
-    bound = rate * safety * jnp.maximum(jnp.abs(error), 1.0) * norm
-    scale = rate / jnp.maximum(bound, 1.0) * error
-    return jax.tree.map(lambda leaf: scale.astype(leaf.dtype) * leaf, direction)
+    rate, safety = (jnp.asarray(x, dtype) for x in (learning_rate, kappa))
+    bound = rate * safety * larger_than_one(td_error, dtype) * norm
+    scale = -rate / jnp.maximum(bound, 1.0)
+    return jax.tree.map(lambda leaf: scale.astype(leaf.dtype) * leaf, gradient)
 
 
-def _scalar_dtype(tree: PyTree) -> Any:
+def larger_than_one(td_error: Number, dtype: Any) -> Float[Array, ""]:
+    """max(|δ|, 1)."""
+    return jnp.maximum(jnp.abs(jnp.asarray(td_error, dtype)), 1.0)
+
+
+def scalar_dtype(tree: PyTree) -> Any:
     """Double where a leaf is; single otherwise, also for leaves of half precision."""
     has_double = any(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(tree))
     return jnp.float64 if has_double else jnp.float32
+
+
+def check_trace(optimizer: str, trace: PyTree) -> None:
+    """Refuses to go on without a trace, as of a rule that keeps none."""
+    if trace is None:
+        raise ValueError(
+            f"trace is None; {optimizer} needs the eligibility trace of the parameters"
+        )
 
 
 def _check_kappa(kappa: Number) -> None:

@@ -22,7 +22,7 @@ def forward(d: Array, h: Array, grad_v: PyTree, grad_d: PyTree) -> PyTree:
 
 
 def backward(
-    delta: Array, h: Array, z_w: None, z_h: Array, grad_v: PyTree, grad_delta: PyTree
+    delta: Array, h: Array, z_w: PyTree, z_h: Array, grad_v: PyTree, grad_delta: PyTree
 ) -> PyTree:
     """-z_h ∇δ."""
     return jax.tree.map(lambda gd: -z_h * gd, grad_delta)

@@ -101,25 +101,25 @@ class Statistics:
         return (np.asarray(x, np.float64) - self.mean) / self.deviation()
 
 
-# Optimisers, each one step along a direction.
+# Optimisers: new parameters from a direction, its trace, the gradient that joined it, and δ.
 
 
 class SGD:
-    def __init__(self, step_size):
+    def __init__(self, step_size, settings):
         self.step_size = step_size
 
-    def step(self, params, direction):
+    def step(self, params, direction, trace, gradient, delta):
         return [p + self.step_size * d for p, d in zip(params, direction, strict=True)]
 
 
 class Adam:
     """Kingma and Ba's, with its usual constants."""
 
-    def __init__(self, step_size):
+    def __init__(self, step_size, settings):
         self.step_size, self.t = step_size, 0
         self.m, self.v = [], []
 
-    def step(self, params, direction):
+    def step(self, params, direction, trace, gradient, delta):
         if self.t == 0:
             self.m = [np.zeros_like(p) for p in params]
             self.v = [np.zeros_like(p) for p in params]
@@ -133,12 +133,62 @@ class Adam:
         return moved
 
 
-def obgd_step(params, z, delta, step_size, kappa):
-    norm_1 = sum(np.abs(leaf).sum() for leaf in z)
-    bound = step_size * kappa * max(abs(delta), 1.0) * norm_1
-    return [
-        p + step_size / max(bound, 1.0) * delta * leaf for p, leaf in zip(params, z, strict=True)
-    ]
+class ObGD:
+    def __init__(self, step_size, settings):
+        self.step_size, self.kappa = step_size, settings.kappa
+
+    def step(self, params, direction, trace, gradient, delta):
+        norm_1 = sum(np.abs(leaf).sum() for leaf in trace)
+        bound = self.step_size * self.kappa * max(abs(delta), 1.0) * norm_1
+        size = self.step_size / max(bound, 1.0)
+        return [p + size * leaf for p, leaf in zip(params, direction, strict=True)]
+
+
+class AdaptiveObGD(ObGD):
+    """The same of directions and traces divided by the root mean square of the directions."""
+
+    def __init__(self, step_size, settings):
+        super().__init__(step_size, settings)
+        self.t, self.v = 0, []
+
+    def step(self, params, direction, trace, gradient, delta):
+        self.t += 1
+        before = self.v or [0.0] * len(params)
+        self.v = [0.999 * v + 0.001 * d**2 for v, d in zip(before, direction, strict=True)]
+        roots = [np.sqrt(v / (1 - 0.999**self.t) + 1e-8) for v in self.v]
+        direction, trace = (
+            [x / root for x, root in zip(leaves, roots, strict=True)]
+            for leaves in (direction, trace)
+        )
+        return super().step(params, direction, trace, gradient, delta)
+
+
+class TraceAdam:
+    """Adaptive Q(λ)'s; what a direction has beside δ z counts as a gradient of its own."""
+
+    def __init__(self, step_size, settings):
+        self.step_size, self.decay = step_size, settings.gamma * settings.lam
+        self.t, self.v = 0, []
+
+    def step(self, params, direction, trace, gradient, delta):
+        self.t += 1
+        before, clipped = self.v or [0.0] * len(params), min(max(delta, -1.0), 1.0)
+        self.v, moved = [], []
+        for p, d, z, g, v in zip(params, direction, trace, gradient, before, strict=True):
+            rest = (d - delta * z) / max(abs(delta), 1.0)
+            self.v.append(self.decay * v + (1 - self.decay) * (g**2 + rest**2))
+            root = np.sqrt(self.v[-1] / (1 - self.decay**self.t)) + 1e-8
+            moved.append(p + self.step_size * (clipped * z + rest) / root)
+        return moved
+
+
+OPTIMIZERS = {
+    "sgd": SGD,
+    "adam": Adam,
+    "obgd": ObGD,
+    "adaptive-obgd": AdaptiveObGD,
+    "trace-adam": TraceAdam,
+}
 
 
 # The agent.
@@ -160,10 +210,9 @@ class Agent:
         self.x = self.observations.normalised(observation)
         self.step, self.planned = 0, None
         self.smallest_gap = np.inf
-        if settings.optimizer != "obgd":
-            make = {"sgd": SGD, "adam": Adam}[settings.optimizer]
-            self.optimizer_w = make(settings.step_size)
-            self.optimizer_theta = make(settings.h_scale * settings.step_size)
+        make = OPTIMIZERS[settings.optimizer]
+        self.optimizer_w = make(settings.step_size, settings)
+        self.optimizer_theta = make(settings.h_scale * settings.step_size, settings)
 
     def forget(self):
         """Empties the traces: what is alive of them, `discount · z`, is then zero."""
@@ -255,17 +304,16 @@ class Agent:
                 delta * z - h * gv - self.z_h * gd
                 for z, gv, gd in zip(self.z_w, grad_v, grad_delta, strict=True)
             ]
-        if s.optimizer == "obgd":
-            self.w = obgd_step(self.w, self.z_w, delta, s.step_size, s.kappa)
-        else:
-            self.w = self.optimizer_w.step(self.w, delta_w)
+        self.w = self.optimizer_w.step(self.w, delta_w, self.z_w, grad_v, delta)
         if s.rule != "td":
             beta = s.beta if s.rule == "tdrc" else 0.0
             delta_theta = [
                 delta * z - h * g - beta * p
                 for z, g, p in zip(self.z_theta, grad_h, self.theta, strict=True)
             ]
-            self.theta = self.optimizer_theta.step(self.theta, delta_theta)
+            self.theta = self.optimizer_theta.step(
+                self.theta, delta_theta, self.z_theta, grad_h, delta
+            )
 
         self.discount = discount
         if ended or (strayed and s.trace_cut == "after"):
