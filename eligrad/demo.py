@@ -1,4 +1,4 @@
-"""Why gradient TD: four rules on three small problems, with exact errors, in under a minute.
+"""Why gradient TD: all rules on three small problems, with exact errors, in under a minute.
 
 On Baird's counterexample (off-policy) and on Tsitsiklis and Van Roy's spiral (nonlinear) TD(λ)
 can diverge; on Boyan's chain it is safe, and a gradient rule must not be worse. All learners are
@@ -89,7 +89,7 @@ def learn(
     if rule.has_auxiliary:
         theta = jnp.zeros(problem.observations.shape[1], jnp.float32)
         auxiliary = {"auxiliary_fn": lambda theta, x: x @ theta}
-        auxiliary["beta"] = setting.beta if rule.default_beta else 0.0
+        auxiliary["beta"] = setting.beta if rule.regularized else None
 
     def step(carry: Any, transition: tuple[Array, ...]) -> tuple[Any, None]:
         w, theta, traces, diverged = carry
@@ -138,15 +138,16 @@ def run(setting: Setting, rule_name: str, seeds: int) -> list[Result]:
 
 def table(results: list[Result]) -> str:
     """What came out, a line for each problem, rule and λ; medians over the seeds."""
+    width = max(10, 2 + max(len(r.rule.title) for r in results))
     lines = [
-        f"{'problem':<13}{'rule':<10}{'λ':>4}{'value error':>15}{'PBE(λ)':>12}  outcome",
-        "-" * 72,
+        f"{'problem':<13}{'rule':<{width}}{'λ':>4}{'value error':>15}{'PBE(λ)':>12}  outcome",
+        "-" * (62 + width),
     ]
     for r in results:
         seeds, stopped = len(r.diverged), int(r.diverged.sum())
         outcome = "stable" if stopped == 0 else f"diverged in {stopped} of {seeds} seeds"
         lines.append(
-            f"{r.setting.problem:<13}{r.rule.title:<10}{r.lam:>4}"
+            f"{r.setting.problem:<13}{r.rule.title:<{width}}{r.lam:>4}"
             f"{np.median(r.value_error[:, -1]):>15.3g}{np.median(r.pbe[:, -1]):>12.3g}  {outcome}"
         )
         if r.lam == LAMBDAS[-1] and r.rule.name == rules.names()[-1]:
@@ -168,7 +169,7 @@ def figure(results: list[Result], path: Path) -> None:
         steps = np.linspace(0, r.setting.steps, POINTS)
         error = np.sqrt(r.value_error)
         low, middle, high = np.quantile(error, (0.25, 0.5, 0.75), axis=0)
-        style = STYLES[r.rule.name]
+        style = _style(r.rule)
         axis.plot(steps, middle, label=r.rule.title, **style)
         axis.fill_between(steps, low, high, alpha=0.15, color=style["color"], linewidth=0)
         axis.set_yscale("log")
@@ -189,7 +190,7 @@ def figure(results: list[Result], path: Path) -> None:
             axes[-1, j].set_xlabel("steps")
             axes[i, j].grid(alpha=0.3)
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="upper center", ncols=4, frameon=False)
+    fig.legend(handles, labels, loc="upper center", ncols=len(labels), frameon=False)
     seeds = len(results[0].diverged)
     note = (
         f"median of {seeds} seeds, shaded between the quartiles; "
@@ -209,6 +210,16 @@ STYLES: dict[str, dict[str, Any]] = {
     "tdrc": {"color": "#000000", "linestyle": "-.", "linewidth": 2},
 }
 """One colour and dash for each rule, distinct also to the colour-blind and in grey."""
+MORE_COLORS = ("#009E73", "#CC79A7", "#E69F00")
+"""For rules of your own, in the order of the registry."""
+
+
+def _style(rule: rules.Rule) -> dict[str, Any]:
+    if rule.name in STYLES:
+        return STYLES[rule.name]
+    position = [name for name in rules.names() if name not in STYLES].index(rule.name)
+    color = MORE_COLORS[position % len(MORE_COLORS)]
+    return {"color": color, "linestyle": ":", "linewidth": 2}
 
 
 def main(out: Path, seeds: int) -> None:

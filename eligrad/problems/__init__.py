@@ -37,11 +37,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from eligrad.problems.classic import baird, boyan_chain, random_mdp, random_walk
-from eligrad.problems.exact import ExpectedUpdate, unknown
+from eligrad.problems.exact import ExpectedUpdate
 from eligrad.problems.mdp import FiniteMDP
 from eligrad.problems.problem import LinearProblem, Problem
 from eligrad.problems.sampler import Transition, initial_state, sample, step
 from eligrad.problems.spiral import SpiralProblem, spiral
+from eligrad.rules import _checks as check
 
 __all__ = [
     "ExpectedUpdate",
@@ -79,6 +80,5 @@ def names() -> tuple[str, ...]:
 
 def get(name: str) -> Problem:
     """The problem with this name."""
-    if name not in _PROBLEMS:
-        raise ValueError(unknown("problem", name, names()))
+    check.one_of("problem", name, names())
     return _PROBLEMS[name]()

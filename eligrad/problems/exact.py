@@ -12,16 +12,25 @@ and its gradient by w, row by row, so that nothing here asks whether v is linear
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
-from eligrad._names import did_you_mean
 from eligrad.problems.mdp import FiniteMDP
+from eligrad.rules import Regularize, Rule
 
-RULES = ("td", "gtd2", "tdc", "tdrc")
+
+class Terms(NamedTuple):
+    """A rule's Δw = error · D ∇V + correction · H ∇V + gradient · H ∇D."""
+
+    error: float
+    correction: float
+    gradient: float
 
 
 class ExpectedUpdate(NamedTuple):
@@ -113,48 +122,72 @@ def td_fixed_point(
     return w
 
 
+@functools.cache
+def terms(rule: Rule) -> Terms:
+    """What a rule's Δw is made of, read off its own forward formula.
+
+    TD(λ) is (1, 0, 0), GTD2(λ) is (0, 0, -1), TDC(λ) and TDRC(λ) are (1, -1, -1). An update of this
+    form is linear in D and ∇D, which alone are sampled: its mean is the update of their means.
+    """
+    units = np.array([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]])
+    others = np.random.default_rng(0).normal(size=(8, 4))
+    d, h, grad_v, grad_d = np.concatenate([units, others]).T
+    with jax.ensure_compile_time_eval(), jax.enable_x64(True):
+        h_tm1 = jnp.asarray(h) if rule.has_auxiliary else None
+        updates = jax.vmap(rule.forward)(
+            jnp.asarray(d), h_tm1, jnp.asarray(grad_v), jnp.asarray(grad_d)
+        )
+    found = Terms(*(float(update) for update in updates[:3]))
+    if not np.allclose(np.asarray(updates), np.dot(found, [d * grad_v, h * grad_v, h * grad_d])):
+        raise ValueError(
+            f"the forward update of rule {rule.name!r} is no sum of D ∇V, H ∇V and H ∇D; only such "
+            "a rule has a mean update in closed form"
+        )
+    return found
+
+
 def expected_update(
     mdp: FiniteMDP,
-    rule: str,
+    rule: Rule,
     *,
     values: Float[np.ndarray, "S"],
     gradients: Float[np.ndarray, "S p"],
     theta: Float[np.ndarray, " k"],
     h_features: Float[np.ndarray, "S k"],
     lam: float,
-    beta: float,
+    beta: float | None,
+    regularize: Regularize,
 ) -> ExpectedUpdate:
     """The long-run mean of a rule's updates, the same for its forward and its backward view.
 
     With H = h_features @ theta, and V and delta as above, all by state:
 
-        td:    w: E_d[delta grad V]                              theta: 0
-        gtd2:  w: -E_d[H grad delta]                             theta: E_d[(delta - H) grad H]
-        tdc:   w: E_d[delta grad V - H (grad V + grad delta)]    theta: as gtd2
-        tdrc:  w: as tdc                                         theta: as gtd2, - beta theta
+        w:      the rule's own combination of E_d[delta grad V], E_d[H grad V], E_d[H grad delta]
+        theta:  E_d[(delta - H) grad H], less beta theta for "parameters" and "head" (all of a
+                linear h is its head), or beta E_d[H grad H] for "output"; 0 for a rule without h
+
+    Args:
+        mdp: the process.
+        rule: one whose update is made of `Terms`.
+        values: v(s; w) of all states.
+        gradients: its gradient by w.
+        theta: the weights of the linear h.
+        h_features: what h is linear in.
+        lam: the trace parameter.
+        beta: regularisation of h; the rule's own default where None.
+        regularize: what beta acts on.
     """
-    if rule not in RULES:
-        raise ValueError(unknown("rule", rule, RULES))
-    if beta < 0:
-        raise ValueError(f"beta is {beta}; a number that is at least 0 is accepted")
-    errors = td_errors(mdp, values, lam)
-    semi_gradient = gradients.T @ (mdp.weighting * errors)
-    if rule == "td":
-        return ExpectedUpdate(semi_gradient, np.zeros_like(theta))
+    shrinkage = np.asarray(rule.resolve_beta(beta, regularize), np.float64)
+    error, correction, gradient = terms(rule)
+    weighting, errors = mdp.weighting, td_errors(mdp, values, lam)
     h_values = h_features @ theta
-    delta_w = -td_error_gradients(mdp, gradients, lam).T @ (mdp.weighting * h_values)
-    if rule != "gtd2":
-        delta_w = delta_w + semi_gradient - gradients.T @ (mdp.weighting * h_values)
-    delta_theta = h_features.T @ (mdp.weighting * (errors - h_values))
-    if rule == "tdrc":
-        delta_theta = delta_theta - beta * theta
+    delta_w = gradients.T @ (weighting * (error * errors + correction * h_values))
+    delta_w += gradient * td_error_gradients(mdp, gradients, lam).T @ (weighting * h_values)
+    if not rule.has_auxiliary:
+        return ExpectedUpdate(delta_w, np.zeros_like(theta))
+    shrunk = h_features.T @ (weighting * h_values) if regularize == "output" else theta
+    delta_theta = h_features.T @ (weighting * (errors - h_values)) - shrinkage * shrunk
     return ExpectedUpdate(delta_w, delta_theta)
-
-
-def unknown(what: str, name: str, accepted: tuple[str, ...]) -> str:
-    """What to tell someone who asked for a `what` that does not exist."""
-    hint = did_you_mean(name, accepted, all_shown=True)
-    return f"there is no {what} {name!r}{hint} (accepted: {', '.join(accepted)})"
 
 
 def _discounted_sum(

@@ -9,8 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
+from eligrad import rules
 from eligrad.problems import exact
 from eligrad.problems.mdp import FiniteMDP
+from eligrad.rules import Regularize, Rule
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -105,27 +107,37 @@ class Problem:
 
     def expected_update(
         self,
-        rule: str,
+        rule: str | Rule,
         w: Float[ArrayLike, " p"],
         theta: Float[ArrayLike, " k_h"],
         lam: float,
-        beta: float = 1.0,
+        beta: float | None = None,
         h_features: Float[np.ndarray, "S k_h"] | None = None,
+        *,
+        regularize: Regularize = "parameters",
     ) -> exact.ExpectedUpdate:
-        """The mean update of "td", "gtd2", "tdc" or "tdrc" at fixed w and theta.
+        """The mean update of a rule at fixed w and theta.
 
-        `beta` counts for "tdrc" only.
+        Args:
+            rule: a rule or its name, as in `eligrad.rules`.
+            w: the parameters of v.
+            theta: those of h = h_features @ theta; a rule without h leaves them as they are.
+            lam: the trace parameter.
+            beta: regularisation of h; the rule's own default where None.
+            h_features: what h is linear in; by default the observations.
+            regularize: what beta acts on. A linear h is all head: "head" is "parameters".
         """
         features = self._h_features(h_features)
         return exact.expected_update(
             self.mdp,
-            rule,
+            rules.get(rule) if isinstance(rule, str) else rule,
             values=self.values(w),
             gradients=self.gradients(w),
             theta=as_vector("theta", theta, features.shape[1]),
             h_features=features,
             lam=lam,
             beta=beta,
+            regularize=regularize,
         )
 
     def _h_features(

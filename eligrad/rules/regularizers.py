@@ -68,9 +68,8 @@ class Regularizer(NamedTuple):
         return part
 
 
-def check_names(regularize: Regularize, head: Head | None) -> None:
-    """Refuses an unknown regulariser, and one that does not go with `head`."""
-    check.one_of("regularize", regularize, REGULARIZERS)
+def check_head(regularize: Regularize, head: Head | None) -> None:
+    """Refuses "head" without a head, and a head with anything else."""
     if regularize == "head" and head is None:
         raise ValueError(
             "head is None; regularize='head' needs a function from theta to the parameters of "

@@ -24,7 +24,13 @@ from eligrad.rules.lambda_errors import (
     lambda_error_gradients,
     lambda_errors,
 )
-from eligrad.rules.regularizers import Head, Regularize, Regularizer, check_names
+from eligrad.rules.regularizers import (
+    REGULARIZERS,
+    Head,
+    Regularize,
+    Regularizer,
+    check_head,
+)
 from eligrad.rules.td_errors import td_error
 
 
@@ -82,6 +88,19 @@ class Rule:
     def regularized(self) -> bool:
         """Whether the rule regularises h, which is what `beta` and `regularize` are for."""
         return self.default_beta > 0
+
+    def resolve_beta(self, beta: ArrayLike | None, regularize: Regularize) -> ArrayLike:
+        """β, or the rule's own default where it is None; refuses what the rule has no use for."""
+        check.one_of("regularize", regularize, REGULARIZERS)
+        beta = self.default_beta if beta is None else beta
+        check.within("beta", beta, 0.0, jnp.inf)
+        if not self.regularized:
+            unused = f"; {self.name} does not regularise h (tdrc does)"
+            if not check.known_zero(beta):
+                raise ValueError(f"beta is {beta}{unused}: None or 0 is accepted")
+            if regularize != "parameters":
+                raise ValueError(f"regularize is {regularize!r}{unused}: leave it out")
+        return beta
 
     def loss(
         self,
@@ -284,15 +303,8 @@ class Rule:
         head: Head | None,
         like: Array,
     ) -> Regularizer:
-        check_names(regularize, head)
-        beta = self.default_beta if beta is None else beta
-        check.within("beta", beta, 0.0, jnp.inf)
-        if not self.regularized:
-            unused = f"; {self.name} does not regularise h (tdrc does)"
-            if not check.known_zero(beta):
-                raise ValueError(f"beta is {beta}{unused}: None or 0 is accepted")
-            if regularize != "parameters":
-                raise ValueError(f"regularize is {regularize!r}{unused}: leave it out")
+        beta = self.resolve_beta(beta, regularize)
+        check_head(regularize, head)
         on_output = regularize == "output"
         if theta is None and not on_output and not check.known_zero(beta):
             raise ValueError(f"theta is None; {self.name} with beta = {beta} needs the parameters")

@@ -154,14 +154,19 @@ def test_gtd2_with_the_best_h_descends_the_projected_error(problem, lam):
 @lambdas
 def test_rules_differ_as_their_table_says(problem, lam):
     w, theta = cases.random_parameters(problem)
-    td, gtd2, tdc, tdrc = (
-        problem.expected_update(rule, w, theta, lam, 0.3) for rule in ("td", "gtd2", "tdc", "tdrc")
+    td, gtd2, tdc = (problem.expected_update(r, w, theta, lam) for r in ("td", "gtd2", "tdc"))
+    tdrc, by_head, by_output = (
+        problem.expected_update("tdrc", w, theta, lam, 0.3, regularize=regularize)
+        for regularize in ("parameters", "head", "output")
     )
     correction = problem.features.T @ (problem.mdp.weighting * (problem.features @ theta))
     np.testing.assert_allclose(tdc.w, gtd2.w + td.w - correction, atol=1e-12)
     np.testing.assert_allclose(tdrc.w, tdc.w)
     np.testing.assert_allclose(tdc.theta, gtd2.theta)
     np.testing.assert_allclose(tdrc.theta, tdc.theta - 0.3 * theta, atol=1e-12)
+    np.testing.assert_array_equal(by_head.theta, tdrc.theta)
+    np.testing.assert_allclose(by_output.theta, tdc.theta - 0.3 * correction, atol=1e-12)
+    np.testing.assert_array_equal(by_output.w, tdrc.w)
     np.testing.assert_array_equal(td.theta, np.zeros_like(theta))
     # With h in the same features, TDC and GTD2 agree once h has settled.
     best = problem.best_theta(w, lam)
@@ -201,7 +206,9 @@ def test_arguments_are_refused_by_name():
         problem.expected_update("tdc", w, theta[:4], 0.5)
     with pytest.raises(ValueError, match=r"h_features has shape \(3, 3\); \(10, k\)"):
         problem.projected_bellman_error(w, 0.5, np.eye(3))
-    with pytest.raises(ValueError, match=r"no rule 'tdcr'; did you mean 'td(r)?c'\?"):
+    with pytest.raises(ValueError, match=r"rule is 'tdcr'; .*did you mean 'td(r)?c'\?"):
         problem.expected_update("tdcr", w, theta, 0.5)
     with pytest.raises(ValueError, match=r"beta is -1\.0"):
         problem.expected_update("tdrc", w, theta, 0.5, -1.0)
+    with pytest.raises(ValueError, match=r"beta is 0\.3; tdc does not regularise h"):
+        problem.expected_update("tdc", w, theta, 0.5, 0.3)

@@ -43,7 +43,7 @@ class Tables:
 
 def forward_view(chains, tables, lam):
     """Mean updates of each chain by D_t; the last steps only feed the recursion."""
-    sums = {"td": 0.0, "gtd2": 0.0, "tdc": 0.0, "theta": 0.0}
+    sums = {"td": 0.0, "gtd2": 0.0, "tdc": 0.0, "theta": 0.0, "output": 0.0}
     error = np.zeros(cases.NUM_CHAINS)
     slope = np.zeros((cases.NUM_CHAINS, tables.dv.shape[1]))
     for t in reversed(range(EDGE, NUM_STEPS)):
@@ -59,12 +59,13 @@ def forward_view(chains, tables, lam):
         sums["gtd2"] += -h * slope
         sums["tdc"] += error[:, None] * dv - h * (dv + slope)
         sums["theta"] += (error[:, None] - h) * dh
+        sums["output"] += (error[:, None] - (1 + BETA) * h) * dh
     return {name: total / (NUM_STEPS - 2 * EDGE) for name, total in sums.items()}
 
 
 def backward_view(chains, tables, lam):
     """Mean updates of each chain by traces; the first steps only fill the traces."""
-    sums = {"td": 0.0, "gtd2": 0.0, "tdc": 0.0, "theta": 0.0}
+    sums = {"td": 0.0, "gtd2": 0.0, "tdc": 0.0, "theta": 0.0, "output": 0.0}
     z_h = np.zeros((cases.NUM_CHAINS, 1))
     z_w = np.zeros((cases.NUM_CHAINS, tables.dv.shape[1]))
     z_theta = np.zeros((cases.NUM_CHAINS, tables.dh.shape[1]))
@@ -83,20 +84,24 @@ def backward_view(chains, tables, lam):
         sums["gtd2"] += -z_h * ddelta
         sums["tdc"] += delta * z_w - h * dv - z_h * ddelta
         sums["theta"] += delta * z_theta - h * dh
+        sums["output"] += delta * z_theta - (1 + BETA) * h * dh
     return {name: total / (NUM_STEPS - 2 * EDGE) for name, total in sums.items()}
 
 
 def closed_form(problem, w, theta, lam):
     """The library's answers, under the names of the estimates."""
-    by_rule = {
-        rule: problem.expected_update(rule, w, theta, lam, BETA)
-        for rule in ("td", "gtd2", "tdc", "tdrc")
-    }
-    np.testing.assert_allclose(by_rule["tdrc"].w, by_rule["tdc"].w)
+    by_rule = {rule: problem.expected_update(rule, w, theta, lam) for rule in ("td", "gtd2", "tdc")}
+    shrunk, output = (
+        problem.expected_update("tdrc", w, theta, lam, BETA, regularize=regularize)
+        for regularize in ("parameters", "output")
+    )
+    np.testing.assert_allclose(shrunk.w, by_rule["tdc"].w)
+    np.testing.assert_allclose(output.w, by_rule["tdc"].w)
     np.testing.assert_allclose(by_rule["gtd2"].theta, by_rule["tdc"].theta)
-    np.testing.assert_allclose(by_rule["tdrc"].theta + BETA * theta, by_rule["tdc"].theta)
+    np.testing.assert_allclose(shrunk.theta + BETA * theta, by_rule["tdc"].theta)
     return {rule: by_rule[rule].w for rule in ("td", "gtd2", "tdc")} | {
-        "theta": by_rule["tdc"].theta
+        "theta": by_rule["tdc"].theta,
+        "output": output.theta,
     }
 
 

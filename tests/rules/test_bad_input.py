@@ -13,7 +13,6 @@ import pytest
 
 from eligrad import rules
 from eligrad.rules import _checks as check
-from eligrad.rules.regularizers import check_names
 
 T = 5
 ONES = np.ones(T, np.float32)
@@ -165,7 +164,7 @@ def test_a_rule_without_regularisation_refuses_what_would_do_nothing(rule_name):
 def test_the_regulariser_of_h():
     theta = {"hidden": ONES, "out": ONES}
     with pytest.raises(ValueError, match=r"regularize is 'outputs'.*did you mean 'output'"):
-        inspect.unwrap(check_names)("outputs", None)
+        inspect.unwrap(rules.Rule.resolve_beta)(rules.get("tdrc"), 1.0, "outputs")
     with pytest.raises(ValueError, match="head is None; regularize='head' needs a function"):
         loss("tdrc", theta=theta, regularize="head")
     with pytest.raises(ValueError, match="head was given and regularize is 'output'; head is acc"):

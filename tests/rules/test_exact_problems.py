@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import jax
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 
 from eligrad import demo, problems, rules
+from eligrad.rules import registry
+from tests.rules import cases
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 CHAINS, BURN_IN, STEPS = 2000, 60, 60
@@ -17,9 +20,9 @@ BETA = 0.7
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def mean_updates(name, rule_name, steps, keys, w, theta, lam):
+def mean_updates(name, variant, steps, keys, w, theta, lam):
     """The backward updates of many chains at fixed parameters, averaged over the later steps."""
-    problem, rule = problems.get(name), rules.get(rule_name)
+    problem, rule = problems.get(name), variant.rule
 
     def chain(key):
         # Begun where the behaviour policy is in the long run: an episodic chain of nearly fixed
@@ -32,10 +35,11 @@ def mean_updates(name, rule_name, steps, keys, w, theta, lam):
             problem.observe(stream.state), stream.reward, stream.discount,
             problem.observe(stream.next_state), stream.ratio,
         )  # fmt: skip
-        extra = {}
-        if rule.has_auxiliary:
-            extra = {"auxiliary_fn": lambda th, x: x @ th}
-            extra["beta"] = BETA if rule_name == "tdrc" else 0.0
+        extra = {"auxiliary_fn": (lambda th, x: x @ th) if rule.has_auxiliary else None}
+        if rule.regularized:
+            extra |= {"beta": BETA, "regularize": variant.regularize}
+        if variant.regularize == "head":
+            extra["head"] = lambda theta: theta  # a linear h has no other layer
 
         def step(traces, now):
             *transition, ratio = (x.astype(jnp.float32) for x in now)
@@ -52,20 +56,27 @@ def mean_updates(name, rule_name, steps, keys, w, theta, lam):
     return jax.vmap(chain)(keys)
 
 
-@pytest.mark.parametrize("rule_name", rules.names())
+@cases.all_variants
 @pytest.mark.parametrize(
     ("name", "lam"),
     [("random_walk_5", 0.8), ("boyan_chain", 0.5), ("random_mdp", 0.5), ("baird", 0.2)],
 )
-def test_sampled_updates_have_the_closed_form_as_their_mean(name, lam, rule_name):
+def test_sampled_updates_have_the_closed_form_as_their_mean(name, lam, variant):
     """On- and off-policy, at random parameters, within 4.5 standard errors in every component."""
+    assert_closed_form_is_the_mean(name, lam, variant)
+
+
+def assert_closed_form_is_the_mean(name, lam, variant):
     problem = problems.get(name)
     rng = np.random.default_rng(1)
     w = rng.normal(size=problem.initial.shape).astype(np.float32)
     theta = rng.normal(size=problem.observations.shape[1]).astype(np.float32)
     keys = jax.random.split(jax.random.key(2), CHAINS)
-    sampled = mean_updates(name, rule_name, BURN_IN + STEPS, keys, w, theta, lam)
-    exact = problem.expected_update(rule_name, w, theta, lam, beta=BETA)
+    sampled = mean_updates(name, variant, BURN_IN + STEPS, keys, w, theta, lam)
+    beta = BETA if variant.rule.regularized else None
+    exact = problem.expected_update(
+        variant.rule, w, theta, lam, beta, regularize=variant.regularize
+    )
     for part in ("w", "theta"):
         rows = getattr(sampled, part)
         if rows is None:
@@ -78,10 +89,12 @@ def test_sampled_updates_have_the_closed_form_as_their_mean(name, lam, rule_name
         assert np.max(np.abs(getattr(exact, part)) / (spread + 1e-12)) > 20
 
 
-@pytest.mark.parametrize("rule_name", ["gtd2", "tdc", "tdrc"])
+@pytest.mark.parametrize(
+    "variant", [v for v in cases.VARIANTS if v.rule.has_auxiliary], ids=lambda v: v.label
+)
 @pytest.mark.parametrize("lam", [0.0, 0.9])
 @pytest.mark.parametrize("name", ["random_walk_5", "random_walk_19", "boyan_chain"])
-def test_gradient_rules_lead_to_the_td_fixed_point(name, lam, rule_name):
+def test_gradient_rules_lead_to_the_td_fixed_point(name, lam, variant):
     """Along their expected direction, which the test above ties to the sampled rules."""
     problem = problems.get(name)
     fixed = problem.td_fixed_point(lam)
@@ -89,7 +102,9 @@ def test_gradient_rules_lead_to_the_td_fixed_point(name, lam, rule_name):
     zero = np.zeros(2 * size)
 
     def direction(x):
-        update = problem.expected_update(rule_name, x[:size], x[size:], lam)
+        update = problem.expected_update(
+            variant.rule, x[:size], x[size:], lam, regularize=variant.regularize
+        )
         return np.concatenate([update.w, update.theta])
 
     # The direction is affine: where it vanishes, and whether all of it leads there.
@@ -142,3 +157,80 @@ def test_too_much_regularisation_gives_the_divergence_of_td_back():
         settled = problem.expected_update("tdrc", w, theta, 0.0, beta=beta)
         np.testing.assert_allclose(settled.theta, 0, atol=1e-9)
         assert (settled.w[0] > 0) == upwards
+
+
+@pytest.mark.parametrize("beta", [0.3, 1.0])
+def test_output_is_between_td_and_tdc(beta):
+    """With h settled: β of 1 + β parts TD and one part TDC; on every problem, so on the spiral."""
+    for name in problems.names():
+        problem = problems.get(name)
+        w = np.random.default_rng(0).normal(size=problem.initial.shape)
+        best = problem.best_theta(w, 0.5)
+        settled = problem.expected_update(
+            "tdrc", w, best / (1 + beta), 0.5, beta, regularize="output"
+        )
+        np.testing.assert_allclose(settled.theta, 0, atol=1e-9)
+        td, tdc = (problem.expected_update(rule, w, best, 0.5).w for rule in ("td", "tdc"))
+        between = (beta * td + tdc) / (1 + beta)
+        np.testing.assert_allclose(settled.w, between, atol=1e-12 * max(1, np.abs(td).max()))
+
+
+def mean_of_td_and_gtd2(d, h, grad_v, grad_d):
+    """The mean of TD(λ) and GTD2(λ): a rule that the library does not have."""
+    return jax.tree.map(lambda gv, gd: 0.5 * d * gv - 0.5 * h * gd, grad_v, grad_d)
+
+
+@pytest.fixture
+def own_rule(monkeypatch):
+    """A rule of a user's own in the registry, for one test."""
+    td, gtd2 = rules.get("td"), rules.get("gtd2")
+    monkeypatch.setattr(registry, "_RULES", dict(registry._RULES))
+
+    def backward(delta, h, z_w, z_h, grad_v, grad_delta):
+        return jax.tree.map(lambda z, gd: 0.5 * delta * z - 0.5 * z_h * gd, z_w, grad_delta)
+
+    return rules.register(
+        rules.Rule(
+            name="mean",
+            title="half TD(λ), half GTD2(λ)",
+            value_loss=lambda v, h, d: 0.5 * (td.value_loss(v, None, d) + gtd2.value_loss(v, h, d)),
+            forward=mean_of_td_and_gtd2,
+            backward=backward,
+            has_auxiliary=True,
+            traces_w=True,
+            default_beta=0.5,
+        )
+    )
+
+
+@pytest.mark.parametrize("regularize", cases.REGULARIZERS)
+def test_problems_know_a_rule_of_your_own(own_rule, regularize):
+    problem = problems.get("random_mdp")
+    w, theta = np.random.default_rng(3).normal(size=(2, 5))
+    ours = problem.expected_update("mean", w, theta, 0.5, regularize=regularize)
+    td, gtd2 = (problem.expected_update(rule, w, theta, 0.5) for rule in ("td", "gtd2"))
+    np.testing.assert_allclose(ours.w, (td.w + gtd2.w) / 2, atol=1e-12)
+    tdrc = problem.expected_update("tdrc", w, theta, 0.5, 0.5, regularize=regularize)
+    np.testing.assert_allclose(ours.theta, tdrc.theta, atol=1e-12)
+    assert_closed_form_is_the_mean("boyan_chain", 0.5, cases.Variant(own_rule, regularize))
+
+
+def test_the_demo_shows_a_rule_of_your_own(own_rule, tmp_path, monkeypatch, capsys):
+    setting = dataclasses.replace(demo.SETTINGS[2], steps=600)
+    monkeypatch.setattr(demo, "SETTINGS", (setting,))
+    demo.main(tmp_path / "demo.png", seeds=2)
+    printed = capsys.readouterr().out
+    assert printed.count(own_rule.title) == len(demo.LAMBDAS)
+    assert (tmp_path / "demo.png").stat().st_size > 20_000
+
+
+def test_a_rule_without_a_closed_form_is_refused():
+    """The mean of a product of two sampled things is not the product of their means."""
+    problem = problems.get("random_walk_5")
+    residual = dataclasses.replace(
+        rules.get("td"),
+        name="residual",
+        forward=lambda d, h, grad_v, grad_d: jax.tree.map(lambda gd: -d * gd, grad_d),
+    )
+    with pytest.raises(ValueError, match=r"rule 'residual' is no sum of D ∇V, H ∇V and H ∇D"):
+        problem.expected_update(residual, np.zeros(5), np.zeros(5), 0.5)
