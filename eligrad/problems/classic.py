@@ -94,6 +94,14 @@ def random_mdp(
     state in a ring, so that every policy reaches every state. Rewards are standard normal,
     features are normal with unit length. The behaviour policy is half uniform, which keeps the
     importance ratios below 2 A.
+
+    Args:
+        seed: decides everything that is random.
+        num_states: S.
+        num_actions: A.
+        branching: how many successors an action has.
+        num_features: how many numbers are observed in each state.
+        discount: that of every transition.
     """
     if not 1 <= branching <= num_states:
         raise ValueError(f"branching is {branching}; 1 to {num_states}, the number of states")

@@ -36,7 +36,14 @@ def initial_state(mdp: FiniteMDP, key: PRNGKeyArray) -> Int[Array, ""]:
 def step(
     mdp: FiniteMDP, key: PRNGKeyArray, state: Int[Array, ""], *, policy: Policy = "behaviour"
 ) -> tuple[Int[Array, ""], Transition]:
-    """One transition from `state`, and the state to act in next: after an end, a fresh start."""
+    """One transition from `state`, and the state to act in next: after an end, a fresh start.
+
+    Args:
+        mdp: the process.
+        key: decides the action, the successor and the fresh start.
+        state: where to act.
+        policy: which of the two policies acts.
+    """
     return _advance(mdp, policy, state, _uniforms(key))
 
 
@@ -50,7 +57,12 @@ def sample(
 ) -> Transition:
     """`num_steps` transitions in a row, episode after episode; every field has a time axis [T].
 
-    Begins in `state`, or where `mdp.start` says.
+    Args:
+        mdp: the process.
+        key: decides everything that is random.
+        num_steps: how many.
+        policy: which of the two policies acts.
+        state: where to begin; by default as `mdp.start` says.
     """
     if num_steps < 1:
         raise ValueError(f"num_steps is {num_steps}; a number that is at least 1 is accepted")

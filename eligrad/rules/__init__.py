@@ -2,17 +2,20 @@
 
 The forward view of a rule is a loss over a sequence::
 
-    rule = rules.get("tdrc")
-    losses = rule.loss(v_tm1, r_t, discount_t, v_t, h_tm1, lam=0.95, theta=theta)
+    losses = rules.TDRC.loss(v_tm1, r_t, discount_t, v_t, h_tm1, lam=0.95, theta=theta)
 
 and its backward view a pair `init` / `update` with eligibility traces::
 
-    traces = rule.init(w, theta)
-    update, traces = rule.update(traces, delta_t, discount_t, h_tm1, grad_v_tm1=..., lam=0.8, ...)
+    traces = rules.TDRC.init(w, theta)
+    update, traces = rules.TDRC.update(
+        traces, delta_t, discount_t, h_tm1, grad_v_tm1=..., lam=0.8, ...
+    )
 
-`update.w` and `update.theta` are what to *add* (times a step size): feed an optax optimiser their
-negatives. `sequence_loss`, `sequence_updates` and `backward_step` do the calls of `value_fn`,
-`auxiliary_fn` and `jax.grad` for you.
+A loss is to be minimised. `update.w` and `update.theta` are the paper's Δw and Δθ, to be *added*,
+times a step size. An optax optimiser takes a gradient and steps against it: wrap it by
+`eligrad.optim.ascend`, which changes the sign, to feed it an update. `sequence_loss`,
+`sequence_updates` and `backward_step` do the calls of `value_fn`, `auxiliary_fn` and `jax.grad` for
+you.
 """
 
 from eligrad.rules.convenience import (
@@ -22,10 +25,12 @@ from eligrad.rules.convenience import (
     sequence_updates,
 )
 from eligrad.rules.cuts import Cut, TraceCut, trace_cut
+from eligrad.rules.gtd2 import GTD2
 from eligrad.rules.lambda_errors import lambda_error_gradients, lambda_errors
 from eligrad.rules.registry import get, names, register
 from eligrad.rules.regularizers import Head, Regularize
 from eligrad.rules.rule import Rule, Traces, Update
+from eligrad.rules.td import TD
 from eligrad.rules.td_errors import (
     expected_sarsa_td_error,
     expected_value,
@@ -35,8 +40,13 @@ from eligrad.rules.td_errors import (
     taken,
     td_error,
 )
+from eligrad.rules.tdc import TDC, TDRC
 
 __all__ = [
+    "GTD2",
+    "TD",
+    "TDC",
+    "TDRC",
     "BackwardStep",
     "Cut",
     "Head",

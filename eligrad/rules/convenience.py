@@ -45,7 +45,23 @@ def backward_step(
     bootstrap_fn: ValueFunction | None = None,
     **options: Any,
 ) -> BackwardStep:
-    """One step of the backward view; `options` are those of `Rule.update` (`lam`, `reset`, …)."""
+    """One step of the backward view: values, gradients, and the rule's update.
+
+    Args:
+        rule: e.g. `rules.TDRC`.
+        traces: from `rule.init` or from the step before.
+        w: the parameters of `value_fn`.
+        theta: those of `auxiliary_fn`; None for a rule without h.
+        obs_tm1: the observation acted on; with action values, pairs of observation and action.
+        r_t: the reward.
+        discount_t: the discount, 0 where a transition terminated.
+        obs_t: the *real* next observation, also where an episode was cut off.
+        value_fn: from `w` and one observation to its value.
+        auxiliary_fn: from `theta` and one observation to h.
+        bootstrap_fn: from `w` and one next observation to the value bootstrapped from, where that
+            is not `value_fn`.
+        **options: those of `Rule.update`: `lam`, `beta`, `regularize`, `rho_tm1`, `reset`, …
+    """
     v_tm1, grad_v_tm1 = _value_and_grad("value_fn", value_fn, w, obs_tm1)
     v_t, grad_v_t = _value_and_grad("bootstrap_fn", bootstrap_fn or value_fn, w, obs_t)
     delta_t = td_error(v_tm1, r_t, discount_t, v_t)
@@ -83,7 +99,22 @@ def sequence_loss(
     bootstrap_fn: ValueFunction | None = None,
     **options: Any,
 ) -> Float[Array, " time"]:
-    """Per-step losses of one sequence; leaves of `obs_tm1` and `obs_t` have a leading time axis."""
+    """Per-step losses of one sequence; leaves of `obs_tm1` and `obs_t` have a leading time axis.
+
+    Args:
+        rule: e.g. `rules.TDRC`.
+        w: the parameters of `value_fn`.
+        theta: those of `auxiliary_fn`; None for a rule without h.
+        obs_tm1: the observations acted on; with action values, pairs of observation and action.
+        r_t: the rewards.
+        discount_t: the discounts, 0 where a transition terminated.
+        obs_t: the *real* next observations, also where an episode was cut off.
+        value_fn: from `w` and one observation to its value.
+        auxiliary_fn: from `theta` and one observation to h.
+        bootstrap_fn: from `w` and one next observation to the value bootstrapped from, where that
+            is not `value_fn`.
+        **options: those of `Rule.loss`: `lam`, `beta`, `regularize`, `truncated_t`, …
+    """
     v_tm1 = _over_time(value_fn)(w, obs_tm1)
     v_t = _over_time(bootstrap_fn or value_fn)(w, obs_t)
     if not rule.has_auxiliary:
@@ -106,7 +137,22 @@ def sequence_updates(
     bootstrap_fn: ValueFunction | None = None,
     **options: Any,
 ) -> Update:
-    """The explicit forward updates of each step: -∇ of `sequence_loss`, a row for each step."""
+    """The explicit forward updates of each step: -∇ of `sequence_loss`, a row for each step.
+
+    Args:
+        rule: e.g. `rules.TDRC`.
+        w: the parameters of `value_fn`.
+        theta: those of `auxiliary_fn`; None for a rule without h.
+        obs_tm1: the observations acted on; with action values, pairs of observation and action.
+        r_t: the rewards.
+        discount_t: the discounts, 0 where a transition terminated.
+        obs_t: the *real* next observations, also where an episode was cut off.
+        value_fn: from `w` and one observation to its value.
+        auxiliary_fn: from `theta` and one observation to h.
+        bootstrap_fn: from `w` and one next observation to the value bootstrapped from, where that
+            is not `value_fn`.
+        **options: those of `Rule.updates`: `lam`, `beta`, `regularize`, `truncated_t`, …
+    """
     v_tm1, grad_v_tm1 = _over_time(jax.value_and_grad(value_fn))(w, obs_tm1)
     v_t, grad_v_t = _over_time(jax.value_and_grad(bootstrap_fn or value_fn))(w, obs_t)
     gradients = {"grad_v_tm1": grad_v_tm1, "grad_v_t": grad_v_t}

@@ -37,3 +37,4 @@ GTD2 = Rule(
     has_auxiliary=True,
     traces_w=False,
 )
+"""GTD2(λ), the gradient of PBE(λ)."""

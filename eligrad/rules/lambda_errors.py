@@ -128,6 +128,15 @@ def lambda_error_gradients(
     $\nabla \delta_t = \gamma_{t+1} \nabla v(S_{t+1}) - \nabla v(S_t)$; the reward has no gradient.
     Leaves have a leading time axis. This is the explicit form: it holds a gradient for every step,
     and exists to be read and to be checked against. Training uses `Rule.loss`.
+
+    Args:
+        grad_v_tm1: gradients of the values of the states acted in.
+        grad_v_t: gradients of the values of the states that followed.
+        discount_t: discount of each transition, 0 where it terminated; (time,).
+        lam: the trace parameter λ, a scalar or (time,).
+        truncated_t: where an episode was cut off; nothing flows across such a step.
+        rho_tm1: importance ratio of each step's own action; 1 on-policy.
+        values: whether the errors are those of state or of action values.
     """
     check.same_structure("grad_v_t", grad_v_t, "grad_v_tm1", grad_v_tm1)
     check.within("discount_t", discount_t, 0.0, 1.0)

@@ -56,9 +56,13 @@ class Traces(NamedTuple):
     """
 
 
+@jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """A gradient TD(λ) rule. See `eligrad.rules.get`."""
+    """A gradient TD(λ) rule: `rules.TD`, `GTD2`, `TDC`, `TDRC`, or one of your own.
+
+    To JAX a rule is a constant: functions of a rule need no `static_argnums` in `jax.jit`.
+    """
 
     name: str
     title: str
@@ -176,8 +180,25 @@ class Rule:
     ) -> Update:
         """The forward updates of the steps of one sequence, by the paper's recursion.
 
-        Takes what `loss` takes, and the gradients of `v_tm1`, `v_t` and `h_tm1` stacked over time.
         Needs memory for a gradient of every step: for reading and checking, not for training.
+
+        Args:
+            v_tm1: values of the states acted in.
+            r_t: rewards.
+            discount_t: discount of each transition, 0 where it terminated; a scalar or (time,).
+            v_t: values of the states that followed.
+            h_tm1: auxiliary values of the states acted in.
+            grad_v_tm1: gradients of `v_tm1` in `w`, stacked over time.
+            grad_v_t: gradients of `v_t` in `w`.
+            grad_h_tm1: gradients of `h_tm1` in `theta`.
+            lam: the trace parameter λ, a scalar or (time,).
+            theta: the auxiliary parameters; "parameters" and "head" need them unless `beta` is 0.
+            beta: regularisation of h; the rule's own default where None.
+            regularize: what β acts on: "parameters", "head" or "output".
+            head: from `theta` to the parameters of h's last layer; for `regularize="head"`.
+            truncated_t: where an episode was cut off; nothing flows across such a step.
+            rho_tm1: importance ratio of each step's own action; 1 on-policy.
+            values: whether the value function takes states or state-action pairs.
         """
         v_tm1, d_tm1 = _lambda_errors(
             v_tm1, r_t, discount_t, v_t, lam, truncated_t, rho_tm1, values

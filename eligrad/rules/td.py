@@ -38,3 +38,4 @@ TD = Rule(
     has_auxiliary=False,
     traces_w=True,
 )
+"""TD(λ), the semi-gradient baseline: no h."""

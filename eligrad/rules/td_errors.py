@@ -18,6 +18,12 @@ def td_error(v_tm1: ArrayLike, r_t: ArrayLike, discount_t: ArrayLike, v_t: Array
     r"""$\delta = r_t + \gamma_t v_t - v_{t-1}$; `v_t` is the value of the *real* next state.
 
     At a truncation that is the episode's last observation, not the first one of the next episode.
+
+    Args:
+        v_tm1: value of the state acted in.
+        r_t: reward.
+        discount_t: discount of the transition, 0 where it terminated.
+        v_t: value of the state that followed.
     """
     v_tm1, r_t, v_t = check.real("v_tm1", v_tm1), check.real("r_t", r_t), check.real("v_t", v_t)
     check.within("discount_t", discount_t, 0.0, 1.0)
@@ -31,7 +37,15 @@ def td_error(v_tm1: ArrayLike, r_t: ArrayLike, discount_t: ArrayLike, v_t: Array
 def q_learning_td_error(
     q_tm1: ArrayLike, a_tm1: ArrayLike, r_t: ArrayLike, discount_t: ArrayLike, q_t: ArrayLike
 ) -> Array:
-    r"""$\delta = r_t + \gamma_t \max_a q_t(a) - q_{t-1}(a_{t-1})$, differentiable through max."""
+    r"""$\delta = r_t + \gamma_t \max_a q_t(a) - q_{t-1}(a_{t-1})$, differentiable through max.
+
+    Args:
+        q_tm1: action values of the state acted in.
+        a_tm1: the action taken.
+        r_t: reward.
+        discount_t: discount of the transition, 0 where it terminated.
+        q_t: action values of the state that followed.
+    """
     return td_error(taken(q_tm1, a_tm1), r_t, discount_t, greedy_value(q_t))
 
 
@@ -43,7 +57,16 @@ def sarsa_td_error(
     q_t: ArrayLike,
     a_t: ArrayLike,
 ) -> Array:
-    r"""$\delta = r_t + \gamma_t q_t(a_t) - q_{t-1}(a_{t-1})$."""
+    r"""$\delta = r_t + \gamma_t q_t(a_t) - q_{t-1}(a_{t-1})$.
+
+    Args:
+        q_tm1: action values of the state acted in.
+        a_tm1: the action taken.
+        r_t: reward.
+        discount_t: discount of the transition, 0 where it terminated.
+        q_t: action values of the state that followed.
+        a_t: the action taken there.
+    """
     return td_error(taken(q_tm1, a_tm1), r_t, discount_t, taken(q_t, a_t))
 
 
@@ -55,7 +78,16 @@ def expected_sarsa_td_error(
     q_t: ArrayLike,
     probabilities_t: ArrayLike,
 ) -> Array:
-    r"""$\delta = r_t + \gamma_t \sum_a \pi_t(a) q_t(a) - q_{t-1}(a_{t-1})$."""
+    r"""$\delta = r_t + \gamma_t \sum_a \pi_t(a) q_t(a) - q_{t-1}(a_{t-1})$.
+
+    Args:
+        q_tm1: action values of the state acted in.
+        a_tm1: the action taken.
+        r_t: reward.
+        discount_t: discount of the transition, 0 where it terminated.
+        q_t: action values of the state that followed.
+        probabilities_t: the policy's probabilities there.
+    """
     return td_error(taken(q_tm1, a_tm1), r_t, discount_t, expected_value(q_t, probabilities_t))
 
 

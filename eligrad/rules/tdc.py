@@ -43,5 +43,7 @@ TDC = Rule(
     has_auxiliary=True,
     traces_w=True,
 )
+"""TDC(λ), the semi-gradient with a gradient correction."""
 
 TDRC = dataclasses.replace(TDC, name="tdrc", title="TDRC(λ)", default_beta=1.0)
+"""TDRC(λ), TDC(λ) with h regularised."""

@@ -1,0 +1,67 @@
+"""What users see of rules and problems: names, docstrings, rules as arguments of `jax.jit`."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from eligrad import problems, rules
+
+PUBLIC = {
+    f"{package.__name__}.{name}": getattr(package, name)
+    for package in (rules, problems)
+    for name in package.__all__
+}
+METHODS = {
+    f"{name}.{method}": function
+    for name, symbol in PUBLIC.items()
+    if inspect.isclass(symbol)
+    for method, function in inspect.getmembers(symbol, inspect.isfunction)
+    if not method.startswith("_") and function.__module__.startswith("eligrad")
+}
+FUNCTIONS = {name: symbol for name, symbol in PUBLIC.items() if inspect.isfunction(symbol)}
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *METHODS])
+def test_many_parameters_are_explained_one_by_one(name):
+    function = FUNCTIONS.get(name) or METHODS[name]
+    parameters = [each for each in inspect.signature(function).parameters if each != "self"]
+    if len(parameters) <= 3:
+        return
+    explained = re.findall(r"^ +\**(\w+): ", (function.__doc__ or "").partition("Args:")[2], re.M)
+    assert explained == parameters
+
+
+def test_rules_by_name_and_by_attribute_are_the_same():
+    assert {name: getattr(rules, name.upper()) for name in rules.names()} == {
+        name: rules.get(name) for name in rules.names()
+    }
+
+
+def test_a_rule_goes_through_jit_as_a_constant():
+    """No static_argnums; one program for equal rules, another for another rule."""
+
+    def value(params, x):
+        return x @ params
+
+    def step(rule, w, x):
+        traces = rule.init(w, w) if rule.has_auxiliary else rule.init(w)
+        return rules.backward_step(
+            rule, traces, w, w if rule.has_auxiliary else None, x, 1.0, 0.9, 2 * x,
+            value_fn=value, auxiliary_fn=value, lam=0.8,
+        ).update  # fmt: skip
+
+    learn, w, x = jax.jit(step), jnp.array([1.0, -2.0]), jnp.array([0.5, 3.0])
+    for count, name in enumerate(rules.names(), start=1):
+        rule = rules.get(name)
+        for equal in (rule, dataclasses.replace(rule)):
+            ours, plain = learn(equal, w, x), step(rule, w, x)
+            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), ours, plain)
+        assert learn._cache_size() == count
+    assert jax.tree.leaves(rules.TDRC) == []
