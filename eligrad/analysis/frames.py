@@ -29,6 +29,13 @@ SETTINGS = "settings."
 ENV_PARAMS = "env_params."
 """What the columns of an environment's parameters begin with."""
 
+MEANINGS = {
+    "return_last": "the mean return of the episodes in the last tenth of the steps",
+    "return_all": "the mean return of all episodes",
+    "return_area": "the area under the learning curve, per step",
+}
+"""Scores of a run, as a sentence names them."""
+
 Scores = dict[str, Float[np.ndarray, "_"]]
 """For each environment, by name, the scores of its runs."""
 

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from eligrad.analysis import palette
-from eligrad.analysis.comparison import MEANINGS
 from eligrad.analysis.figures import add_legend, wrapped
 from eligrad.analysis.frames import (
+    MEANINGS,
     SETTINGS,
     Table,
     configurations,

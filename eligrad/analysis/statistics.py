@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from jaxtyping import Float
+from scipy import stats
 
 from eligrad.analysis.bootstrap import STANDARD, Bootstrap, Estimate, Samples, Values
 from eligrad.analysis.frames import Scores, Table, require
@@ -167,9 +168,7 @@ def _mean(samples: Samples) -> Values:
 
 
 def _iqm(samples: Samples) -> Values:
-    ordered = np.sort(np.concatenate(samples, axis=-1), axis=-1)
-    runs = ordered.shape[-1]
-    return ordered[..., runs // 4 : runs - runs // 4].mean(axis=-1)
+    return stats.trim_mean(np.concatenate(samples, axis=-1), 0.25, axis=-1)
 
 
 def _over_tasks(each: list[Values]) -> Values:

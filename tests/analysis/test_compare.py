@@ -63,7 +63,7 @@ def test_what_could_not_have_been_seen_is_said():
     words = " ".join(result.in_words().split())
     assert "5 and 5 seeds" in words
     assert "No difference can be claimed" in words
-    assert f"a true difference below {on.detectable:.3g} would be missed" in words
+    assert f"would miss a true difference below {on.detectable:.3g}" in words
     assert "Not claimed: that the two are equal" in words
 
 
@@ -104,7 +104,7 @@ def test_more_environments_make_it_harder():
     assert among.environments[0].p_value == alone.environments[0].p_value
     assert among.environments[0].detectable > alone.environments[0].detectable
     words = " ".join(among.in_words().split())
-    assert "of 5 such intervals one may by chance" in words
+    assert "one of 5 intervals may do so by chance" in words
     assert "corrected for 5 environments" in words
     assert "Averaged over them" in words
     assert "Averaged over them" not in alone.in_words()
@@ -123,7 +123,7 @@ def test_over_all_environments():
 def test_one_seed_claims_nothing():
     result = one_environment([5.0], [1.0])
     assert np.isnan(result.environments[0].p_value)
-    assert "of one seed nobody knows" in result.in_words()
+    assert "one seed does not show how much seeds differ" in result.in_words()
     assert "nan" not in result.in_words()
 
 
@@ -136,6 +136,12 @@ def test_scores_without_spread():
     assert apart.environments[0].p_value == pytest.approx(permutation.pvalue)
     assert same.environments[0].p_value == 1.0
     assert apart.environments[0].improvement.low < 0.5
+    # The mean of seven times 0.1 is not 0.1 in floating point.
+    rounded = one_environment([0.1] * 7, [0.1] * 4)
+    assert np.mean([0.1] * 7) != 0.1
+    assert rounded.environments[0].p_value == 1.0
+    one_sided = one_environment([1.0] * 4, [0.0, 0.5, 0.25]).environments[0]
+    assert one_sided.p_value == pytest.approx(stats.ttest_1samp([0.0, 0.5, 0.25], 1.0).pvalue)
 
 
 def test_diverged_runs_count_and_are_counted():
