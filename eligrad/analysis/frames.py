@@ -1,9 +1,9 @@
-"""Tables of runs: what they must hold, their scores, and what to call them.
+"""Data frames of runs: what they hold, their scores, and what to call them.
 
-A table of runs is a pandas DataFrame with one row for each run (one configuration, one seed) and at
-least the columns run, agent, title, env, seed, steps, step, finished, config_hash, diverged_step,
-the scores (return_last, return_all, return_area) and `settings.<name>` for each setting. Where runs
-differ in their environment's own numbers, `env_params.<name>` and max_episode_steps say so.
+A frame of runs has one row for each run (one configuration, one seed) and the columns `COLUMNS`.
+All others hold settings, under the setting's name, and `env_params.NAME` holds a parameter of the
+environment that was changed. A column that has several values within a configuration, such as a
+score of your own, is no setting.
 """
 
 from __future__ import annotations
@@ -24,10 +24,18 @@ if TYPE_CHECKING:
 else:
     Table = pd.DataFrame
 
+COLUMNS = (
+    "run", "agent", "title", "env", "seed", "steps", "step", "finished", "config_hash",
+    "max_episode_steps", "diverged_step", "return_last", "return_all", "return_area", "seconds",
+    "steps_per_second", "stage", "label",
+)  # fmt: skip
+"""What is known of every run; `load_runs` says what they mean. The last two are added later."""
 SETTINGS = "settings."
-"""What the columns of settings begin with."""
+"""Begins the column of a setting whose own name is one of `COLUMNS`."""
 ENV_PARAMS = "env_params."
-"""What the columns of an environment's parameters begin with."""
+"""Begins the columns of an environment's parameters."""
+EXPLORATION = ("exploration_steps", "exploration_fraction")
+"""Two columns for one setting: the second is the first as a share of the steps."""
 
 MEANINGS = {
     "return_last": "the mean return of the episodes in the last tenth of the steps",
@@ -73,7 +81,7 @@ def configurations(runs: Table, column: str = "return_last") -> Table:
     Columns: config_hash, agent, title, env, the settings, mean, error, scored, runs, diverged. Runs
     in which no episode ended have no score: `runs` counts them, mean and `scored` do not.
     """
-    same = ["agent", "title", "env", *_columns(runs, SETTINGS)]
+    same = ["agent", "title", "env", *setting_columns(runs)]
     require(runs, ["config_hash", *same, column, "diverged_step"], "runs")
     groups = runs.groupby("config_hash", sort=False)
     table = groups[same].first()
@@ -92,11 +100,8 @@ def labelled(runs: Table) -> Table:
     What differs only from one environment to the next is not named.
     """
     require(runs, ["agent", "title", "env", "steps", "config_hash"], "runs")
-    world = differing(runs, _world_columns(runs))
-    named = {
-        agent: [*differing(group, _columns(group, SETTINGS)), *world]
-        for agent, group in runs.groupby("agent")
-    }
+    world = differing(runs, world_columns(runs))
+    named = {agent: [*differing_settings(group), *world] for agent, group in runs.groupby("agent")}
     label = pd.Series(
         [
             ", ".join([row["title"], *(_named(row, each) for each in named[row["agent"]])])
@@ -113,32 +118,47 @@ def labelled(runs: Table) -> Table:
     return runs.assign(label=label.to_numpy())
 
 
+def setting_columns(runs: Table) -> list[str]:
+    """The columns that hold settings: beside `COLUMNS`, with one value in each configuration."""
+    require(runs, ["config_hash"], "runs")
+    others = [name for name in map(str, runs.columns) if name not in COLUMNS]
+    settings = [name for name in others if not name.startswith(ENV_PARAMS)]
+    return [name for name in settings if not _varies(runs, name, within="config_hash")]
+
+
 def differing_settings(runs: Table) -> list[str]:
-    """Names of the settings that have several values within an environment."""
-    return [column.removeprefix(SETTINGS) for column in differing(runs, _columns(runs, SETTINGS))]
+    """The settings that have several values within an environment.
+
+    The length of exploration counts if it differs in steps and as a share of the steps: runs of
+    other lengths with one share, or with one number of steps, were given the same.
+    """
+    found = differing(runs, setting_columns(runs))
+    derived = EXPLORATION[:1] if set(EXPLORATION) <= set(found) else EXPLORATION
+    return [name for name in found if name not in derived]
 
 
 def fixed_columns(runs: Table) -> list[str]:
     """Columns of all that was set for a configuration, but for agent and environment."""
-    return [*_columns(runs, SETTINGS), *_world_columns(runs), "steps"]
+    settings = setting_columns(runs)
+    derived = EXPLORATION[:1] if EXPLORATION[1] in settings else ()
+    return [*(name for name in settings if name not in derived), *world_columns(runs), "steps"]
 
 
-def _world_columns(runs: Table) -> list[str]:
-    limit = [name for name in runs.columns if name == "max_episode_steps"]
-    return [*_columns(runs, ENV_PARAMS), *limit]
-
-
-def _columns(runs: Table, prefix: str) -> list[str]:
-    return [name for name in map(str, runs.columns) if name.startswith(prefix)]
+def world_columns(runs: Table) -> list[str]:
+    """Columns of what was changed in an environment: its parameters and its limit of steps."""
+    world = [name for name in map(str, runs.columns) if name.startswith(ENV_PARAMS)]
+    return [*world, *(name for name in runs.columns if name == "max_episode_steps")]
 
 
 def differing(runs: Table, columns: Iterable[str]) -> list[str]:
-    """Those with several values within an environment; none is a value."""
+    """Those with several values within an environment; a missing value counts as one."""
+    return [column for column in columns if _varies(runs, column, within="env")]
+
+
+def _varies(runs: Table, column: str, within: str) -> bool:
     # As text, since a value may be a list.
-    texts = {column: runs[column].map(str).where(runs[column].notna(), "") for column in columns}
-    return [
-        column for column, text in texts.items() if (text.groupby(runs["env"]).nunique() > 1).any()
-    ]
+    text = runs[column].map(str).where(runs[column].notna(), "")
+    return bool((text.groupby(runs[within]).nunique() > 1).any())
 
 
 def _named(row: dict[Any, Any], column: str) -> str:

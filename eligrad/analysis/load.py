@@ -1,4 +1,4 @@
-"""Runs as data frames: one row for each run, each episode, or each chunk of steps."""
+"""Loads runs as data frames: one row for each run, each episode, or each chunk of steps."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from eligrad._damaged import DamagedFileError, DamagedFileWarning
 from eligrad.agents import TITLES
-from eligrad.analysis.frames import ENV_PARAMS, SETTINGS
+from eligrad.analysis.frames import COLUMNS, ENV_PARAMS, SETTINGS
 from eligrad.runs.checksums import what_is_wrong
+from eligrad.runs.configuration import Configuration
 from eligrad.runs.metrics import concatenate
 from eligrad.runs.records import Record, scan
 from eligrad.runs.tables import SCHEMAS, read_part
@@ -23,16 +24,31 @@ _OUTCOME = ("return_last", "return_all", "return_area", "seconds", "steps_per_se
 
 
 def load_runs(path: str | Path) -> pd.DataFrame:
-    """One row for each run of a store, of a folder of run folders, or of one run folder.
+    """Returns a data frame with one row for each run.
 
-    Columns: run, agent, title, env, seed, steps (planned), step (reached), finished, config_hash,
-    max_episode_steps, diverged_step, return_last, return_all, return_area, seconds,
-    steps_per_second, settings.NAME for each setting of the agents, and env_params.NAME for each
-    parameter of an environment that was changed. What a run has not is missing (NaN).
+    Args:
+        path: A sweep's store, a folder of run folders, or one run folder. Runs that cannot be read
+            are named in a warning and left out.
+
+    Columns, NaN where a run does not have one:
+
+    - `run`: the run's folder, relative to `path`; with `#1` for the second run in a folder;
+    - `agent`, `title`: the agent's name, as in `"qrc"`, and as figures show it;
+    - `env`, `seed`, `steps`, `max_episode_steps`: as they were given; `step`: the step reached;
+    - `finished`: whether the run has reached its steps;
+    - `config_hash`: equal for runs that differ in the seed alone;
+    - `return_last`, `return_all`, `return_area`: mean return of the episodes in the last tenth of
+      the steps, of all episodes, and the area under the learning curve per step;
+    - `diverged_step`: the first step that showed divergence;
+    - `seconds`, `steps_per_second`: of the run folder, all its runs together;
+    - one for each setting of the agents, under its own name: `lam`, `step_size`, … A setting that
+      has the name of a column above begins with `settings.`;
+    - `exploration_fraction`: `exploration_steps` as a share of `steps`;
+    - `env_params.NAME`: a parameter of the environment that was changed.
     """
     rows = [_row(record) for record in scan(path)]
-    leading = ["run", "agent", "title", "env", "seed", "steps", "step", "finished", "config_hash"]
-    frame = pd.DataFrame(rows, columns=None if rows else [*leading, *_WHOLE, *_OUTCOME])
+    fixed = [name for name in COLUMNS if name not in ("stage", "label")]
+    frame = pd.DataFrame(rows, columns=None if rows else fixed)
     return frame.astype(dict.fromkeys(_WHOLE, "Int64") | dict.fromkeys(_OUTCOME, "float64"))
 
 
@@ -47,9 +63,21 @@ def _row(record: Record) -> dict[str, Any]:
         "max_episode_steps": configuration.max_episode_steps,
         "diverged_step": outcome.get("diverged_step"),
         **{name: outcome.get(name) for name in _OUTCOME},
-        **{SETTINGS + name: value for name, value in configuration.settings.items()},
-        **{ENV_PARAMS + name: value for name, value in configuration.env_params.items()},
+        **setting_values(configuration),
     }
+
+
+def setting_values(configuration: Configuration) -> dict[str, Any]:
+    """The settings and changed parameters of a configuration, by the column that holds each."""
+    values = {
+        SETTINGS + name if name in COLUMNS else name: value
+        for name, value in configuration.settings.items()
+    }
+    if "exploration_steps" in values:
+        fraction = values["exploration_steps"] / configuration.steps
+        values["exploration_fraction"] = round(fraction, 12)  # 0.30000000000000004 was 0.3
+    changed = configuration.env_params.items()
+    return values | {ENV_PARAMS + name: value for name, value in changed}
 
 
 def _about(record: Record) -> dict[str, Any]:

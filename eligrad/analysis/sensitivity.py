@@ -16,12 +16,12 @@ from eligrad.analysis import palette
 from eligrad.analysis.figures import add_legend, wrapped
 from eligrad.analysis.frames import (
     MEANINGS,
-    SETTINGS,
     Table,
     configurations,
     differing,
     differing_settings,
-    fixed_columns,
+    setting_columns,
+    world_columns,
 )
 from eligrad.envs.names import UnknownName
 from eligrad.runs.configuration import shown
@@ -44,13 +44,13 @@ def sensitivity_curves(
     """
     table = configurations(runs, column)
     settings = list(settings) or differing_settings(runs)
-    _check(table, settings)
+    _check(runs, settings)
     envs = sorted(table["env"].unique())
     agents = sorted(table["agent"].unique(), key=palette.order)
     figure = blank(max(3.4 * len(settings), 6.0), 2.9 * len(envs) + 0.9)
     panels = figure.subplots(len(envs), len(settings), squeeze=False, sharey="row")
     for (row, number), panel in np.ndenumerate(panels):
-        setting = SETTINGS + settings[number]
+        setting = settings[number]
         values = _values(table[setting])
         for place, agent in enumerate(agents):
             mine = table[(table["env"] == envs[row]) & (table["agent"] == agent)]
@@ -63,7 +63,7 @@ def sensitivity_curves(
     for env, panel in zip(envs, panels[:, 0], strict=True):
         panel.set_ylabel(f"{env}\n{column}")
     note = f"{MEANINGS.get(column, column)}; dots: all configurations"
-    if any(len(_values(table[SETTINGS + setting])) <= FEW for setting in settings):
+    if any(len(_values(table[setting])) <= FEW for setting in settings):
         note += f"; lines: the best one with that value{_others(runs, settings)}, ± standard error"
     add_legend(figure, panels.ravel(), note)
     return figure
@@ -107,8 +107,8 @@ def heat_maps(runs: Table, x: str, y: str, column: str = "return_last") -> Any:
     one scale of colours.
     """
     table = configurations(runs, column)
-    _check(table, [x, y])
-    grids = {name: _values(table[SETTINGS + name]) for name in (x, y)}
+    _check(runs, [x, y])
+    grids = {name: _values(table[name]) for name in (x, y)}
     for name, values in grids.items():
         if len(values) > FEW:
             raise ValueError(f"{name} has {len(values)} values; up to {FEW} are accepted")
@@ -117,7 +117,7 @@ def heat_maps(runs: Table, x: str, y: str, column: str = "return_last") -> Any:
     width, height = 1.6 + 0.75 * len(grids[x]), 1.3 + 0.55 * len(grids[y])
     figure = blank(max(width * len(envs), 5.0), max(height * len(agents), 3.0) + 0.5)
     panels, image = figure.subplots(len(agents), len(envs), squeeze=False), None
-    best = best_of_others(table, [SETTINGS + x, SETTINGS + y])
+    best = best_of_others(table, [x, y])
     for number, env in enumerate(envs):
         here = best[best["env"] == env]
         limits = (here["mean"].min(), here["mean"].max())
@@ -141,7 +141,7 @@ def _draw_heat_map(
     image = panel.imshow(cells, cmap="viridis", vmin=limits[0], vmax=limits[1], origin="lower")
     middle = (limits[0] + limits[1]) / 2
     for row in table.to_dict("records"):
-        place = upwards.index(row[SETTINGS + y]), across.index(row[SETTINGS + x])
+        place = upwards.index(row[y]), across.index(row[x])
         cells[place] = row["mean"]
         diverged = f"\n{row['diverged']}/{row['runs']} div." if row["diverged"] else ""
         panel.text(
@@ -167,9 +167,9 @@ def _frame(panel: Any, row: Any, number: Any) -> None:
 
 def _others(runs: Table, settings: Sequence[str]) -> str:
     """Names what else was swept, parameters of environments too: the best of it is shown."""
-    swept = differing(runs, fixed_columns(runs))
-    others = {column.removeprefix(SETTINGS) for column in swept} - {*settings}
-    return f", with the best of the other settings ({', '.join(sorted(others))})" if others else ""
+    swept = {*differing_settings(runs), *differing(runs, world_columns(runs))}
+    others = sorted(swept - {*settings})
+    return f", with the best of the other settings ({', '.join(others)})" if others else ""
 
 
 def best_of_others(table: Table, settings: list[str]) -> Table:
@@ -179,8 +179,8 @@ def best_of_others(table: Table, settings: list[str]) -> Table:
     return known.loc[best]
 
 
-def _check(table: Table, settings: Sequence[str]) -> None:
-    known = [name.removeprefix(SETTINGS) for name in table.columns if name.startswith(SETTINGS)]
+def _check(runs: Table, settings: Sequence[str]) -> None:
+    known = setting_columns(runs)
     for name in settings:
         if name not in known:
             raise UnknownName("setting", name, known)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from eligrad.agents import PRESETS, TITLES
+from eligrad.analysis.load import setting_values
 from eligrad.runs.configuration import Configuration
 
 SESSION = {
@@ -86,7 +87,7 @@ def made(
                     "seconds": 2.0,
                     "steps_per_second": 1000.0 * (1 + seed),
                 }
-                | {f"settings.{name}": value for name, value in settings.items()}
+                | setting_values(configuration)
                 | outcome
             )
             sessions = [SESSION]

@@ -8,14 +8,15 @@ from typing import Any
 import pandas as pd
 
 from eligrad.analysis import palette
+from eligrad.analysis.frames import COLUMNS
 
 
 def runs_of(
     agent: str, scores: Mapping[str, Sequence[float]], first_seed: int = 0, **columns: Any
 ) -> pd.DataFrame:
     """Finished runs of one configuration: for each environment, scores by seed."""
-    fixed = ("settings.", "env_params.", "max_episode_steps", "steps")
-    settings = {name: value for name, value in columns.items() if name.startswith(fixed)}
+    others = {*COLUMNS} - {"max_episode_steps", "steps"}
+    settings = {name: value for name, value in columns.items() if name not in others}
     rows = [
         {
             "run": f"{env}-{agent}-{sorted(settings.items())}-s{seed}",

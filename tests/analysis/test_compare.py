@@ -181,8 +181,8 @@ def test_selection_is_pointed_out():
 
 
 def test_variants_are_told_apart_by_their_settings():
-    a = runs_of("qrc", {"A": [1.0, 2.0]}, **{"settings.lam": 0.8, "settings.beta": 1.0})
-    b = runs_of("qrc", {"A": [1.0, 2.0]}, **{"settings.lam": 0.9, "settings.beta": 1.0})
+    a = runs_of("qrc", {"A": [1.0, 2.0]}, **{"lam": 0.8, "beta": 1.0})
+    b = runs_of("qrc", {"A": [1.0, 2.0]}, **{"lam": 0.9, "beta": 1.0})
     result = compare(a, b, bootstrap=QUICK)
     assert (result.a, result.b) == ("QRC(λ), lam 0.8", "QRC(λ), lam 0.9")
     other = a.assign(**{"env_params.gravity": 5.0, "config_hash": "other"})
@@ -196,7 +196,7 @@ def test_comparisons_that_make_no_sense():
     a, b = runs_of("qrc", {"A": [1.0, 2.0]}), runs_of("qc", {"A": [1.0, 2.0]})
     with pytest.raises(ValueError, match=r"\[1000, 2000\] steps"):
         compare(a, b.assign(steps=2000))
-    other = runs_of("qrc", {"A": [1.0]}, first_seed=7, **{"settings.lam": 0.5})
+    other = runs_of("qrc", {"A": [1.0]}, first_seed=7, **{"lam": 0.5})
     with pytest.raises(ValueError, match="2 configurations on A"):
         compare(pd.concat([a, other]), b)
     with pytest.raises(ValueError, match="seed 0 twice"):

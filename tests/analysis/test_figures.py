@@ -69,9 +69,7 @@ def test_learning_curves(runs, episodes):
 
 
 def test_variants_of_an_agent_differ_in_dash():
-    variants = pd.concat(
-        [runs_of("qrc", {"A": [1.0]}, **{"settings.lam": lam}) for lam in (0.9, 0.8)]
-    )
+    variants = pd.concat([runs_of("qrc", {"A": [1.0]}, **{"lam": lam}) for lam in (0.9, 0.8)])
     with_another = pd.concat([variants, runs_of("qc", {"A": [1.0]})])
     first, second, _ = figures.lines_of(with_another)
     assert (first.label, second.label) == ("QRC(λ), lam 0.8", "QRC(λ), lam 0.9")
@@ -91,12 +89,37 @@ def test_variants_of_an_agent_differ_in_dash():
 def test_other_problems_are_other_lines(column, values, names):
     """Two runs of each, with all settings equal: what no setting tells apart is not averaged."""
     both = [
-        runs_of("qrc", {"A": [score, score]}, **{"settings.lam": 0.8, column: value})
+        runs_of("qrc", {"A": [score, score]}, **{"lam": 0.8, column: value})
         for value, score in zip(values, (0.0, 10.0), strict=True)
     ]
     lines = figures.lines_of(pd.concat(both))
     assert [line.label for line in lines] == [f"QRC(λ), {name}" for name in names]
     assert [list(line.runs["return_last"]) for line in lines] == [[0.0, 0.0], [10.0, 10.0]]
+
+
+def test_exploration_that_follows_from_the_steps_is_not_named():
+    """Runs of two lengths explore for a fifth of each: nobody set another schedule."""
+
+    def run(steps: int, explored: float) -> pd.DataFrame:
+        columns = {"exploration_steps": explored, "exploration_fraction": explored / steps}
+        return runs_of("qrc", {"A": [1.0, 2.0]}, steps=steps, **columns)
+
+    def labels(*runs: pd.DataFrame) -> list[str]:
+        return [line.label for line in figures.lines_of(pd.concat(runs))]
+
+    assert labels(run(8000, 1600), run(100_000, 20_000)) == [
+        "QRC(λ), steps 1e5", "QRC(λ), steps 8000",
+    ]  # fmt: skip
+    # The same number of steps for both: it was set as such.
+    assert "exploration" not in str(labels(run(8000, 1600), run(100_000, 1600)))
+    assert labels(run(8000, 1600), run(8000, 800)) == [
+        "QRC(λ), exploration fraction 0.1", "QRC(λ), exploration fraction 0.2",
+    ]  # fmt: skip
+
+
+def test_a_column_of_the_users_own_is_no_setting():
+    mine = runs_of("qrc", {"A": [1.0, 2.0]}, lam=0.8).assign(my_score=[3.0, 4.0])
+    assert [line.label for line in figures.lines_of(mine)] == ["QRC(λ)"]
 
 
 def test_agents_on_different_problems_say_which():
@@ -108,7 +131,7 @@ def test_agents_on_different_problems_say_which():
 
 def test_settings_that_go_with_the_environment_make_no_variants():
     runs = pd.concat(
-        [runs_of("qrc", {env: [1.0]}, **{"settings.lam": lam}) for env, lam in (("A", 1), ("B", 2))]
+        [runs_of("qrc", {env: [1.0]}, **{"lam": lam}) for env, lam in (("A", 1), ("B", 2))]
     )
     assert [line.label for line in figures.lines_of(runs)] == ["QRC(λ)"]
 
@@ -154,7 +177,7 @@ def sweep() -> pd.DataFrame:
         runs_of(
             "qrc",
             {"A": [10 * lam + step - 1, 10 * lam + step + 1]},
-            **{"settings.lam": lam, "settings.step_size": step, "settings.rule": "tdrc"},
+            **{"lam": lam, "step_size": step, "rule": "tdrc"},
         )
         for lam in (0.8, 0.9)
         for step in (0.1, 1.0, 2.0)
@@ -197,7 +220,7 @@ def test_sensitivity_shows_the_best_of_the_others():
 def test_sensitivity_to_a_setting_drawn_at_random():
     random = np.random.default_rng(0)
     runs = pd.concat(
-        runs_of("qrc", {"A": [1.0, 2.0]}, **{"settings.step_size": 10 ** random.uniform(-6, -2)})
+        runs_of("qrc", {"A": [1.0, 2.0]}, **{"step_size": 10 ** random.uniform(-6, -2)})
         for _ in range(20)
     )
     (panel,) = settings_figures.sensitivity_curves(runs).axes
@@ -228,10 +251,8 @@ def test_settings_that_cannot_be_shown():
     with pytest.raises(UnknownName, match="'lamb'; did you mean 'lam'"):
         settings_figures.sensitivity_curves(sweep(), ["lamb"])
     with pytest.raises(ValueError, match="no setting varies"):
-        settings_figures.sensitivity_curves(runs_of("qrc", {"A": [1.0]}, **{"settings.lam": 1.0}))
-    many = pd.concat(
-        runs_of("qrc", {"A": [1.0]}, **{"settings.lam": x, "settings.beta": 1.0}) for x in range(13)
-    )
+        settings_figures.sensitivity_curves(runs_of("qrc", {"A": [1.0]}, **{"lam": 1.0}))
+    many = pd.concat(runs_of("qrc", {"A": [1.0]}, **{"lam": x, "beta": 1.0}) for x in range(13))
     with pytest.raises(ValueError, match="lam has 13 values"):
         settings_figures.heat_maps(many, "lam", "beta")
 

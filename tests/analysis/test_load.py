@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from eligrad.analysis.load import load_chunks, load_runs
+from eligrad.agents import PRESETS
+from eligrad.analysis.load import load_chunks, load_runs, setting_values
+from eligrad.runs.configuration import Configuration
 from eligrad.sweeps import worker
 from eligrad.training import train
 from tests.sweeps.small_sweeps import quick_training
@@ -26,6 +28,25 @@ def test_each_kind_has_columns_of_its_own(tmp_path):
     np.testing.assert_array_equal(chunks["entropy"].notna(), of_ppo)
     np.testing.assert_array_equal(chunks["mean_abs_td_error"].notna(), ~of_ppo)
     assert chunks["steps_per_second"].notna().all()
+
+
+def test_settings_are_columns_by_their_own_names():
+    """A setting with the name of another column does not overwrite it."""
+    settings = {"lam": 0.8, "seed": 7, "exploration_steps": 300.0}
+    found = setting_values(Configuration("mine", settings, "A", 1000, env_params={"left": 2.0}))
+    assert found == {
+        "lam": 0.8, "settings.seed": 7, "exploration_steps": 300.0, "exploration_fraction": 0.3,
+        "env_params.left": 2.0,
+    }  # fmt: skip
+
+
+@pytest.mark.usefixtures("quick_training")
+def test_every_column_is_documented(tmp_path):
+    about = {"max_episode_steps": None, "env_params": {}, "out": tmp_path / "run"}
+    worker.train("qrc", "A", steps=400, seeds=[0], exploration_steps=80.0, **about)
+    documented = str(load_runs.__doc__)
+    for name in set(load_runs(tmp_path).columns) - {*vars(PRESETS["qrc"])}:
+        assert f"`{name}`" in documented, name
 
 
 @pytest.mark.usefixtures("quick_training")

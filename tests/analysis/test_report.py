@@ -152,9 +152,9 @@ def test_algorithms_are_told_apart_by_what_was_varied():
 def test_what_no_setting_tells_apart_is_not_averaged():
     """The same settings for other numbers of steps, and with another environment's parameters."""
     short, long = made(agents=("qrc",), steps=500), made(agents=("qrc",), steps=1000)
-    long.runs["settings.exploration_steps"] = short.runs["settings.exploration_steps"]
+    long.runs["exploration_steps"] = short.runs["exploration_steps"]
     other = made(agents=("qrc",), steps=1000)
-    other.runs["settings.exploration_steps"] = short.runs["settings.exploration_steps"]
+    other.runs["exploration_steps"] = short.runs["exploration_steps"]
     other.runs["config_hash"] = "abcdef1234567890"
     other.runs["run"] = other.runs["run"] + "-other"
     runs = pd.concat([short.runs, long.runs, other.runs], ignore_index=True)
@@ -184,9 +184,9 @@ def test_what_differs_is_in_the_page_whatever_it_is():
 
 def test_with_many_algorithms_the_best_of_each_agent_is_shown():
     those = made(changes=[{"lam": x / 10} for x in range(1, 8)], seeds=1)
-    best = those.runs["settings.lam"].isin([0.3]) & (those.runs["agent"] == "qrc")
+    best = those.runs["lam"].isin([0.3]) & (those.runs["agent"] == "qrc")
     those.runs.loc[best, "return_area"] = 100.0
-    best = those.runs["settings.lam"].isin([0.6]) & (those.runs["agent"] == "q-lambda")
+    best = those.runs["lam"].isin([0.6]) & (those.runs["agent"] == "q-lambda")
     those.runs.loc[best, "return_area"] = 100.0
     data = data_of(those)
     shown = [data["algorithms"][place]["label"] for place in data["shown"]]

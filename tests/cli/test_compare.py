@@ -27,8 +27,8 @@ def test_says_what_is_wrong(tmp_path, capsys):
 
 
 def test_a_sweep_has_more_than_one_configuration(tmp_path, capsys, monkeypatch):
-    runs = runs_of("qrc", {"A": [1.0, 2.0]}, **{"settings.lam": 0.5})
-    several = pd.concat([runs, runs_of("qrc", {"A": [1.0, 2.0]}, **{"settings.lam": 0.9})])
+    runs = runs_of("qrc", {"A": [1.0, 2.0]}, **{"lam": 0.5})
+    several = pd.concat([runs, runs_of("qrc", {"A": [1.0, 2.0]}, **{"lam": 0.9})])
     monkeypatch.setattr(cli_compare, "load_runs", lambda path: several)
     assert cli_compare.main([str(tmp_path), str(tmp_path)]) == 2
     told = capsys.readouterr().err

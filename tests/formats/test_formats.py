@@ -78,7 +78,7 @@ def test_stores_go_on(old, expected):
     report = run_sweep(sweep, old / "store", workers=1)
     assert not report.failures
     assert not report.notes
-    runs = load_runs(old / "store").sort_values(["settings.lam", "seed"])
+    runs = load_runs(old / "store").sort_values(["lam", "seed"])
     assert runs["config_hash"].tolist() == expected["store"]["hashes"]
     assert runs["seed"].tolist() == expected["store"]["seeds"]
     np.testing.assert_allclose(runs["return_all"], expected["store"]["return_all"], rtol=1e-3)

@@ -32,11 +32,11 @@ def test_the_tables_have_the_promised_columns(store):
     leading = ["run", "agent", "title", "env", "seed", "config_hash"]
     runs, episodes, chunks = load_runs(store), load_episodes(store), load_chunks(store)
     assert set(leading) < set(runs.columns)
-    assert {f"settings.{n}" for n in ("lam", "step_size", "rule", "optimizer")} < set(runs.columns)
+    assert {"lam", "step_size", "rule", "optimizer"} < set(runs.columns)
     assert list(episodes.columns) == [*leading, "step", "return", "length"]
     assert episodes["step"].dtype == np.int64
     assert list(chunks.columns[:7]) == [*leading, "step"]
-    assert sorted(zip(runs["settings.lam"], runs["seed"], strict=True)) == [
+    assert sorted(zip(runs["lam"], runs["seed"], strict=True)) == [
         (0.0, 0), (0.0, 1), (0.9, 0), (0.9, 1),
     ]  # fmt: skip
     assert list(runs["run"]) == [f"runs/{r.config_hash}-s{r.seed}" for r in runs.itertuples()]
@@ -61,7 +61,7 @@ def test_config_says_what_and_where(store):
 
 
 def test_a_run_is_what_it_would_have_been_alone_and_can_go_on_alone(store):
-    runs = load_runs(store).set_index(["settings.lam", "seed"])
+    runs = load_runs(store).set_index(["lam", "seed"])
     row = runs.loc[(0.9, 1)]
     alone = train("qrc", ENV, steps=700, seeds=[1], lam=0.9, exploration_steps=80.0)
     episodes = load_episodes(store)

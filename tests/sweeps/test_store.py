@@ -72,7 +72,7 @@ def test_run_folders_of_train_are_several_runs(tmp_path):
     runs, episodes = load_runs(tmp_path), load_episodes(tmp_path)
     assert list(runs["run"]) == ["one#0", "one#1", "two#0", "two#1"]
     assert list(runs["seed"]) == [3, 4, 3, 3]
-    assert list(runs["settings.lam"]) == [0.8, 0.8, 0.5, 0.6]
+    assert list(runs["lam"]) == [0.8, 0.8, 0.5, 0.6]
     assert runs["config_hash"].nunique() == 3
     for run, seed in zip(runs["run"], runs["seed"], strict=True):
         mine = episodes[episodes["run"] == run]

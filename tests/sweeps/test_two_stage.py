@@ -44,7 +44,7 @@ def test_one_configuration_of_each_agent_on_fresh_seeds(tmp_path):
 
     # The same from the tables alone.
     first = load_runs(tmp_path / STAGE_ONE)
-    means = first.pivot_table("return_area", ["agent", "settings.lam"], "env")
+    means = first.pivot_table("return_area", ["agent", "lam"], "env")
     scores = normalise(means.to_numpy()).mean(axis=1)
     expected = {}
     for agent in ("qrc", "qc"):
@@ -54,7 +54,7 @@ def test_one_configuration_of_each_agent_on_fresh_seeds(tmp_path):
     assert len(second) == 2 * 2 * 4
     assert set(second["seed"]) == {3, 4, 5, 6}
     assert (
-        dict(second.groupby("agent", observed=True)["settings.lam"].unique().explode()) == expected
+        dict(second.groupby("agent", observed=True)["lam"].unique().explode()) == expected
     )
     assert set(second["env"]) == set(first["env"])
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from eligrad.analysis.frames import SETTINGS, Table, differing_settings, fixed_columns, labelled
+from eligrad.analysis.frames import Table, differing_settings, fixed_columns, labelled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,7 @@ def _agreed(runs: Table) -> dict[str, Any]:
 
 
 def _settings(runs: Table) -> dict[str, Any]:
-    return {name.removeprefix(SETTINGS): runs[name].dropna() for name in fixed_columns(runs)}
+    return {name: runs[name].dropna() for name in fixed_columns(runs)}
 
 
 def _order(value: Any) -> tuple[bool, float, str]:

@@ -38,6 +38,7 @@ def report_data(runs: Table, episodes: Table, configs: Configs) -> dict[str, Any
     """All of it; the page's scripts compute nothing but smoothing."""
     runs = _with_scores(runs, episodes)
     algorithms, place = group(runs)
+    settings = varied(runs)
     environments = list(dict.fromkeys(runs["env"]))
     runs = runs.assign(algorithm=place, environment=runs["env"].map(environments.index))
     cells = runs.groupby(["environment", "algorithm"])
@@ -52,7 +53,7 @@ def report_data(runs: Table, episodes: Table, configs: Configs) -> dict[str, Any
         "curves": curves,
         "statistics": statistics,
         "aggregate": _aggregate(runs),
-        "settings": {name: _axis(name, algorithms) for name in varied(runs)},
+        "settings": {name: _axis(name, algorithms) for name in settings},
         "differing": differing(algorithms),
         "configurations": [
             _configuration(env, algorithm, each, configs) for (env, algorithm, _), each in alike
