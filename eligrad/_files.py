@@ -7,8 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from eligrad._base.files import regular_size
 from eligrad._damaged import DamagedFileError
 
+LARGEST = 2**26
+"""Bytes of a JSON file: 64 MiB, the configuration of millions of runs."""
 RUN_FORMAT = 2
 """Version of a run folder's layout. In folders of version 1, which do not say it, tables may be
 without the column `run`."""
@@ -26,6 +29,7 @@ def read_json(path: Path) -> Any:
 
     Files without a seal, from an earlier eligrad or by hand, are read as they are.
     """
+    regular_size(path, LARGEST)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

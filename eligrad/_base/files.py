@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
+import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from eligrad._damaged import DamagedFileError
+
+LOCK = ".lock"
+"""The file in a folder that is locked where folders cannot be, as on Windows."""
 
 
 @contextlib.contextmanager
@@ -26,21 +34,61 @@ def replacing(path: Path) -> Iterator[Path]:
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
         partial.replace(path)
+        sync_folder(path.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder, and those above it; they outlive a power cut."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Writes a folder's names to the disk: without it a power cut may undo a rename."""
+    if sys.platform == "win32":  # where a folder cannot be opened
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some network disks sync no folders
+            raise
+    finally:
+        os.close(handle)
+
+
+def regular_size(path: Path, largest: int | None = None) -> int:
+    """The size of a file in bytes, asked for before it is opened.
+
+    Raises `DamagedFileError` for a pipe or a device, which may never end, and for a file that is
+    larger than `largest`.
+    """
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode):
+        raise DamagedFileError(f"{path} is damaged: it is no regular file")
+    if largest is not None and about.st_size > largest:
+        raise DamagedFileError(
+            f"{path} is damaged: it has {about.st_size:,} bytes, and at most {largest:,} make sense"
+        )
+    return about.st_size
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[bool]:
     """Locks a folder against other processes that ask by this; False where one has it already.
 
-    The lock ends with the process, however that ends. Where the system or the disk has no such
-    locks, whoever asks gets it.
+    The lock ends with the process, however that ends. Where the disk has no such locks, whoever
+    asks gets it.
     """
     try:
         import fcntl
     except ImportError:  # Windows
-        yield True
+        with _locked_file(folder) as alone:
+            yield alone
         return
     # The folder itself, for reading: nothing is left behind, and a disk may become read-only.
     handle = os.open(folder, os.O_RDONLY)
@@ -57,10 +105,39 @@ def locked(folder: Path) -> Iterator[bool]:
         os.close(handle)
 
 
+@contextlib.contextmanager
+def _locked_file(folder: Path) -> Iterator[bool]:
+    import filelock
+
+    lock = filelock.FileLock(folder / LOCK, blocking=False)
+    with contextlib.suppress(filelock.Timeout):
+        lock.acquire()
+    try:
+        yield lock.is_locked
+    finally:
+        lock.release()
+
+
 def checksum(path: Path) -> str:
     """The SHA-256 of a file's content."""
+    regular_size(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def damage(path: Path, digest: str, largest: int | None = None) -> str | None:
+    """Says why a file is not the one of that checksum; None if it is.
+
+    One that is larger than `largest` is not read.
+    """
+    try:
+        regular_size(path, largest)
+        same = checksum(path) == digest
+    except FileNotFoundError:
+        return f"{path} is damaged: it is gone"
+    except DamagedFileError as error:
+        return str(error)
+    return None if same else f"{path} is damaged: its checksum differs"
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -15,9 +15,9 @@ from eligrad.agents import TITLES
 from eligrad.analysis.frames import COLUMNS, ENV_PARAMS, SETTINGS
 from eligrad.runs.checksums import what_is_wrong
 from eligrad.runs.configuration import Configuration
-from eligrad.runs.metrics import concatenate
+from eligrad.runs.folder import RunFolder
+from eligrad.runs.metrics import concatenate, read_parts
 from eligrad.runs.records import Record, scan
-from eligrad.runs.tables import SCHEMAS, read_part
 
 _WHOLE = ("max_episode_steps", "diverged_step")
 _OUTCOME = ("return_last", "return_all", "return_area", "seconds", "steps_per_second")
@@ -138,9 +138,7 @@ def _table(folder: Path, name: str, seeds: list[int]) -> pa.Table | None:
     wrong = what_is_wrong(folder, f"metrics/{name}/")
     if wrong is None:
         try:
-            parts = sorted((folder / "metrics" / name).glob("*.parquet"))
-            tables = [read_part(part, name, seeds) for part in parts]
-            return concatenate([SCHEMAS[name].empty_table(), *tables])
+            return read_parts(RunFolder(folder).parts(name), name, seeds)
         except (DamagedFileError, OSError) as error:
             wrong = str(error)
     warnings.warn(f"{wrong}; the run is left out", DamagedFileWarning, stacklevel=4)

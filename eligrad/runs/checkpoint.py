@@ -8,7 +8,10 @@ checksum. A leaf that is `bytes` may have any length when it is read.
 
 from __future__ import annotations
 
+import io
 import json
+import math
+import re
 import struct
 import zipfile
 from collections.abc import Callable
@@ -20,9 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from eligrad._base.files import replacing
+from eligrad._base.files import regular_size, replacing
 from eligrad._damaged import DamagedFileError
-from eligrad.runs.npy import read_array
 
 FORMAT = 2
 """Version of the layout; a file with a higher one comes from a later eligrad."""
@@ -30,6 +32,15 @@ FORMAT = 2
 _HEADER = "header.json"
 BYTES = "bytes"
 """The dtype, in a file, of a leaf that is `bytes`."""
+LARGEST_HEADER, LARGEST_BYTES = 2**26, 2**33
+"""Bytes of the header, or of the archive's directory; and of a leaf whose size is not known."""
+_NPY_MAGIC = b"\x93NUMPY\x01\x00"
+_NPY_LARGEST_HEADER = 2**16
+# As NumPy writes it for arrays of numbers. NumPy itself would evaluate it as Python.
+_NPY_HEADER = re.compile(
+    rb"\{'descr': '([<>|][?a-zA-Z]\d*)', 'fortran_order': (False|True), "
+    rb"'shape': \(((?:\d+, ?)*\d*)\), \} *\n"
+)
 # What zipfile, json and NumPy raise on a damaged file. Not MemoryError: the file may be sound then.
 _DAMAGE = (
     zipfile.BadZipFile, KeyError, ValueError, TypeError, EOFError, NotImplementedError,
@@ -102,20 +113,36 @@ class Reader:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._archive = zipfile.ZipFile(path)
-            self.about: dict[str, Any] = json.loads(self._member(_HEADER))
-            written, header, leaves = (self.about[k] for k in ("format", "header", "leaves"))
+            self._size = regular_size(path)
+        except DamagedFileError as error:
+            raise DamagedCheckpointError(str(error)) from error
+        self._file = _File(path, LARGEST_HEADER)
+        try:
+            self.about = self._read_about()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _read_about(self) -> dict[str, Any]:
+        """Format, header and dtypes of the leaves, as a file of the present format has them."""
+        try:
+            self._archive = zipfile.ZipFile(self._file)
+            self._file.largest = None
+            about = json.loads(self._member(_HEADER, LARGEST_HEADER))
+            written, header, leaves = (about[k] for k in ("format", "header", "leaves"))
             if not (type(written) is int and type(header) is type(leaves) is dict):
                 raise ValueError(f"{_HEADER} is none of a checkpoint")
+            _check_header(header)
         except _DAMAGE as error:
             raise self._damaged(error) from error
         if written > FORMAT or written < min(_MIGRATIONS):
             raise CheckpointError(
-                f"{path} has checkpoint format {written}; this eligrad reads {min(_MIGRATIONS)} "
-                f"to {FORMAT}: use the version that wrote it, or a later one"
+                f"{self._path} has checkpoint format {written}; this eligrad reads "
+                f"{min(_MIGRATIONS)} to {FORMAT}: use the version that wrote it, or a later one"
             )
         for number in range(written, FORMAT):
-            _MIGRATIONS[number](self.about)
+            _MIGRATIONS[number](about)
+        return about
 
     def check_leaves(self, wanted: dict[str, Any]) -> None:
         """Refuses a file that holds another tree."""
@@ -129,10 +156,12 @@ class Reader:
                     "settings must be those it was saved with"
                 )
 
-    def array(self, name: str) -> np.ndarray:
-        """One leaf as it is in the file."""
+    def array(self, name: str, largest: int = LARGEST_BYTES) -> np.ndarray:
+        """One leaf as it is in the file, if it has no more bytes than `largest`."""
         try:
-            return read_array(self._member(f"{name}.npy"))
+            return _read_npy(self._member(f"{name}.npy", largest + _NPY_LARGEST_HEADER))
+        except CheckpointError:
+            raise
         except _DAMAGE as error:
             raise self._damaged(error) from error
 
@@ -140,10 +169,10 @@ class Reader:
         """One leaf, in the form of `like`."""
         if isinstance(like, bytes) and self._lacks(name):
             return b""
-        array = self.array(name)
         if isinstance(like, bytes):
-            return array.tobytes()
+            return self.array(name).tobytes()
         template = jax.random.key_data(like) if _is_key(like) else like
+        array = self.array(name, math.prod(np.shape(template)) * _dtype(template).itemsize)
         if array.dtype.kind == "V":  # NumPy forgets the names of bfloat16 and its kin
             array = array.view(_dtype(template))
         if array.shape != np.shape(template):
@@ -164,13 +193,19 @@ class Reader:
         """Whether a leaf of `bytes` is absent because of the file's age, and so empty."""
         return "lacks_bytes" in self.about and name not in self.about["leaves"]
 
-    def _member(self, name: str) -> bytes:
-        """A part of the archive, if it is no longer than it says and the file is."""
+    def _member(self, name: str, largest: int) -> bytes:
+        """A part of the archive, if it is no longer than it says, the file is, and may be."""
         info = self._archive.getinfo(name)
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
             raise ValueError(f"{name} is compressed, which no part of a checkpoint is")
-        if info.header_offset < 0 or info.file_size > self._path.stat().st_size:
+        if info.header_offset < 0 or info.file_size > self._size:
             raise ValueError(f"{name} is said to be where the file is not")
+        if info.file_size > largest:
+            raise CheckpointError(
+                f"{self._path} does not fit: {name} has {info.file_size:,} bytes in the file, and "
+                f"at most {largest:,} can be restored; the number of runs and the network must be "
+                "those it was saved with"
+            )
         return self._archive.read(info)
 
     def _damaged(self, error: Exception) -> DamagedCheckpointError:
@@ -181,6 +216,24 @@ class Reader:
 
     def __exit__(self, *_: object) -> None:
         self._archive.close()
+        self._file.close()
+
+
+class _File(io.BufferedReader):
+    """A file of which no more than `largest` bytes are read at once; all of them, if it is None.
+
+    `zipfile` reads the directory of an archive at once, however long that is said to be.
+    """
+
+    def __init__(self, path: Path, largest: int) -> None:
+        super().__init__(io.FileIO(path))
+        self.largest: int | None = largest
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """As other files do."""
+        if size is not None and self.largest is not None and size > self.largest:
+            raise ValueError(f"its directory is said to have {size:,} bytes")
+        return super().read(size)
 
 
 def _named_leaves(tree: PyTree) -> dict[str, Any]:
@@ -204,3 +257,36 @@ def _dtype(leaf: Any) -> Any:
     if isinstance(leaf, bytes):
         return BYTES
     return leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
+
+
+def _check_header(header: dict[str, Any]) -> None:
+    """Refuses fields that are not of their type, whoever reads them."""
+    for name in ("step", "steps"):
+        value = header.get(name, 0)
+        if type(value) is not int or not 0 <= value < 2**63:
+            raise ValueError(f"{name} is {value!r:.80}; a whole number from 0 on is accepted")
+    sums = header.get("metrics", {})
+    if type(sums) is not dict or not all(type(digest) is str for digest in sums.values()):
+        raise ValueError(f"metrics is {sums!r:.80}; checksums by file are accepted")
+
+
+def _read_npy(raw: bytes) -> np.ndarray:
+    """The array that `numpy.lib.format.write_array` made these bytes of; ValueError for others.
+
+    Nothing in them is executed, and none can claim more memory than it has bytes.
+    """
+    begin = len(_NPY_MAGIC) + 2
+    if len(raw) < begin or not raw.startswith(_NPY_MAGIC):
+        raise ValueError("it does not begin like an array of NumPy's format 1.0")
+    end = begin + int.from_bytes(raw[len(_NPY_MAGIC) : begin], "little")
+    header = _NPY_HEADER.fullmatch(raw[begin:end])
+    if header is None:
+        raise ValueError(f"it is no array of numbers: {raw[begin:end]!r:.200}")
+    dtype = np.dtype(header[1].decode())
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects, and is not unpickled: that could run anything")
+    shape = tuple(int(size) for size in re.findall(rb"\d+", header[3]))
+    if math.prod(shape) * dtype.itemsize != len(raw) - end:
+        raise ValueError(f"{len(raw) - end} bytes for an array of shape {shape} and dtype {dtype}")
+    order = "F" if header[2] == b"True" else "C"
+    return np.ndarray(shape, dtype, buffer=raw, offset=end, order=order).copy(order)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eligrad._base.files import checksum, write_json
+from eligrad._base.files import checksum, damage, write_json
 from eligrad._damaged import DamagedFileError
 from eligrad._files import inside, read_json
 from eligrad.runs.folder import RunFolder
+from eligrad.runs.metrics import LARGEST_PART
 
 _CHECKSUMS = "checksums.json"
 
@@ -30,10 +31,11 @@ def what_is_wrong(folder: Path, below: str = "") -> str | None:
     try:
         sums = _checksums(folder)
         for name, digest in sums.items():
+            # Checkpoints have any size.
+            largest = None if name.endswith(".npz") else LARGEST_PART
             path = inside(folder, name)
-            if name.startswith(below) and (not path.is_file() or checksum(path) != digest):
-                why = "its checksum differs" if path.is_file() else "it is gone"
-                return f"{path} is damaged: {why}"
+            if name.startswith(below) and (wrong := damage(path, digest, largest)) is not None:
+                return wrong
     except ValueError as error:
         return str(error)
     return None

@@ -7,37 +7,61 @@
 - `summary.json`, `curve.png`: what came out.
 
 Every file is complete from the moment it is there. A part of the metrics is written before the
-checkpoint it belongs to; parts that have no checkpoint are thrown away on resuming. While a process
+checkpoint it belongs to; parts that have no checkpoint are removed on resuming. While a process
 trains, it holds a lock on the folder, so that no other one writes to it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import PyTree
 
 from eligrad._base.checks import MOST_STEPS
-from eligrad._base.files import checksum, locked, replacing, write_json
+from eligrad._base.files import (
+    LOCK,
+    checksum,
+    damage,
+    locked,
+    make_folder,
+    replacing,
+    sync_folder,
+    write_json,
+)
 from eligrad._damaged import DamagedFileError, DamagedFileWarning
-from eligrad._files import RUN_FORMAT, inside, read_config, read_json, sealed
+from eligrad._files import RUN_FORMAT, read_config, read_json, sealed
 from eligrad.runs import checkpoint
 from eligrad.runs.checkpoint import CheckpointError, DamagedCheckpointError
-from eligrad.runs.metrics import Tables, concatenate
-from eligrad.runs.tables import SCHEMAS, read_part
+from eligrad.runs.metrics import LARGEST_PART, SCHEMAS, Tables, read_parts
 
 KEPT = 2
 """Checkpoints kept: should the newest be damaged, there is one before it."""
+_PART = re.compile(rf"metrics/({'|'.join(SCHEMAS)})/\d{{12}}\.parquet")
 
 
 class RunInUseError(OSError):
     """Another process is training the run."""
+
+
+class Restored(NamedTuple):
+    """A checkpoint that was found to be sound."""
+
+    file: Path
+    step: int
+    state: PyTree
+    checksums: dict[str, str]
+    """Those of the metrics before it, by file."""
+    lost: dict[str, str]
+    """What is wrong with metrics before it, by file."""
+    newer: dict[Path, str]
+    """Why newer ones were passed over."""
 
 
 class RunFolder:
@@ -47,6 +71,9 @@ class RunFolder:
         self.path = path
         self._new = new
         self._sums: dict[str, str] = {}
+        self._identity: tuple[int, int] | None = None
+        self.lost: list[str] = []
+        """Files of the metrics that `restore` had to go on without."""
 
     @classmethod
     def create(cls, path: Path) -> RunFolder:
@@ -57,7 +84,7 @@ class RunFolder:
 
     def _refuse_what_is_there(self) -> None:
         path = self.path
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(map(_counts, path.iterdir()))):
             raise FileExistsError(
                 f"{path} exists already; choose another folder for this run, or resume that one"
             )
@@ -66,7 +93,9 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """A folder that a run was written to."""
         if not (path / "config.json").is_file():
-            raise FileNotFoundError(f"{path} is no run: it has no config.json")
+            empty = path.is_dir() and not any(map(_counts, path.iterdir()))
+            hint = "; nothing was trained in it yet: begin it anew" if empty else ""
+            raise FileNotFoundError(f"{path} is no run: it has no config.json{hint}")
         for name in ("metrics", *(f"metrics/{each}" for each in SCHEMAS)):
             if (path / name).is_symlink():
                 raise DamagedFileError(
@@ -78,7 +107,7 @@ class RunFolder:
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Within this context no other process trains in the folder; one that does is named."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         with locked(self.path) as alone:
             if not alone:
                 raise RunInUseError(
@@ -88,7 +117,28 @@ class RunFolder:
             if self._new:  # it was, when this run was prepared
                 self._refuse_what_is_there()
                 self._new = False
-            yield
+            self._identity = self._present_identity()
+            try:
+                yield
+            finally:
+                self._identity = None
+
+    def _present_identity(self) -> tuple[int, int]:
+        about = self.path.stat()
+        return about.st_dev, about.st_ino
+
+    def _check_still_there(self) -> None:
+        """Refuses to go on where somebody removed the folder that is held, or files in it."""
+        if self._identity is None:
+            return
+        needed = [self.path / name for name in ("config.json", *self._sums)]
+        with contextlib.suppress(FileNotFoundError):
+            if self._present_identity() == self._identity and all(f.is_file() for f in needed):
+                return
+        raise FileNotFoundError(
+            f"{self.path} was removed, or files in it were, while the run was trained; the run is "
+            "not complete there"
+        )
 
     @property
     def config(self) -> dict[str, Any]:
@@ -97,7 +147,7 @@ class RunFolder:
 
     def write_config(self, config: dict[str, Any]) -> None:
         """Replaces `config.json`."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         write_json(self.path / "config.json", sealed(config | {"format": RUN_FORMAT}))
 
     @property
@@ -107,6 +157,7 @@ class RunFolder:
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Replaces `summary.json`."""
+        self._check_still_there()
         write_json(self.path / "summary.json", sealed(summary))
 
     @property
@@ -126,8 +177,8 @@ class RunFolder:
         """Writes a part of the metrics, which ends at that step; returns checksums by file."""
         sums = {}
         for name, table in tables._asdict().items():
-            part = self._parts(name) / f"{step:012}.parquet"
-            part.parent.mkdir(parents=True, exist_ok=True)
+            part = self.path / "metrics" / name / f"{step:012}.parquet"
+            make_folder(part.parent)
             with replacing(part) as partial:
                 pq.write_table(table, partial)
                 sums[part.relative_to(self.path).as_posix()] = checksum(partial)
@@ -135,66 +186,106 @@ class RunFolder:
 
     def save(self, step: int, state: PyTree, tables: Tables, config: dict[str, Any]) -> None:
         """Writes the tables since the last save, then the state; then drops older states."""
+        self._check_still_there()
         self._sums |= self.write_tables(step, tables)
         header = {"step": step, "config": config, "metrics": self._sums}
         checkpoint.save(self.checkpoint_at(step), state, header)
+        self._check_still_there()
         for old in self.checkpoints()[:-KEPT]:
             old.unlink()
 
     def restore(self, like: PyTree) -> tuple[int, PyTree]:
-        """Step and state of the newest checkpoint that is sound; with none, step 0 and `like`.
+        """Step and state of the checkpoint to go on from; with none, step 0 and `like`.
 
-        A damaged one is put aside, with a warning, and the one before it is taken; so is one that
-        has damaged metrics before it. Where none is sound, all stay as they are. Metrics from after
-        the step are removed: they are about to be written again.
+        Newer checkpoints are put aside, and so are damaged metrics before it, with a warning each;
+        `lost` names the latter. Where no checkpoint is sound, all stay as they are. Metrics from
+        after the step are removed: they are about to be written again.
         """
         for leftover in self.path.rglob(".*.partial"):
             leftover.unlink()
-        step, state, self._sums = 0, like, {}
-        damaged: list[tuple[Path, DamagedCheckpointError]] = []
-        for newest in reversed(self.checkpoints()):
-            try:
-                step, state, self._sums = self._load(newest, like)
-            except DamagedCheckpointError as error:
-                damaged.append((newest, error))
-                continue
-            for file, error in damaged:
-                file.rename(file.with_suffix(".damaged"))
-                warnings.warn(f"{error}; going on from {newest}", DamagedFileWarning, stacklevel=2)
-            break
-        else:
-            if damaged:
-                told = dict.fromkeys(str(error) for _, error in damaged)
-                raise DamagedCheckpointError("; ".join(told))
+        step, state, self._sums, self.lost = 0, like, {}, []
+        if self.checkpoints():
+            found = self.newest(like)
+            step, state, self._sums = found.step, found.state, found.checksums
+            for file, wrong in found.newer.items():
+                file.replace(file.with_suffix(".damaged"))
+                _warn(f"{wrong}; going on from {found.file}")
+            for name, wrong in found.lost.items():
+                _warn(f"{wrong}; going on without the {self._rows_in(name)}")
+                del self._sums[name]
+                with contextlib.suppress(FileNotFoundError):
+                    (self.path / name).replace((self.path / name).with_suffix(".damaged"))
+            self.lost = list(found.lost)
+            sync_folder(self.path)
         for name in SCHEMAS:
-            for part in self._parts(name).glob("*.parquet"):
-                if part.stem.isdecimal() and int(part.stem) > step:
-                    part.unlink()
+            for file in self._files(name):
+                if self._is_part(file) and _step(file) > step:
+                    file.unlink()
         return step, state
 
-    def _load(self, file: Path, like: PyTree) -> tuple[int, PyTree, dict[str, str]]:
-        """Step, state and checksums of the metrics in a checkpoint that is sound, as they are."""
-        state, header = checkpoint.load(file, like)
-        if not {"step", "metrics"} <= header.keys():
-            raise CheckpointError(f"{file} is a checkpoint of something else")
-        self._check_metrics(header["metrics"])
-        return header["step"], state, header["metrics"]
+    def newest(self, like: PyTree) -> Restored:
+        """The newest checkpoint that is sound, of those with most of the metrics before them.
 
-    def newest(self, like: PyTree) -> tuple[Path, int, PyTree]:
-        """The newest sound checkpoint, its step and state; nothing in the folder changes."""
-        trouble: Exception = FileNotFoundError(f"{self.path} has no checkpoint yet")
+        One that has damaged metrics before it is passed over for an older one that has not: the
+        steps after that are trained again, and their metrics written again. Nothing in the folder
+        changes.
+        """
+        wrong, lost = dict[Path, str](), dict[Path, dict[str, str]]()
+        wrong_part = functools.cache(
+            lambda name, digest: damage(self.path / name, digest, LARGEST_PART)
+        )
         for file in reversed(self.checkpoints()):
-            try:
-                step, state, _ = self._load(file, like)
-                return file, step, state
             # Damaged, or replaced by a newer one at this very moment.
-            except (DamagedCheckpointError, FileNotFoundError) as error:
-                trouble = error
-        raise trouble
+            with _noting(wrong, file):
+                sums = _metrics_in(checkpoint.read_header(file), file)
+                found = ((name, wrong_part(name, digest)) for name, digest in sums.items())
+                lost[file] = {name: why for name, why in found if why is not None}
+        for file in sorted(lost, key=lambda file: len(lost[file])):
+            with _noting(wrong, file):
+                state, header = checkpoint.load(file, like)
+                newer = wrong | {each: "; ".join(lost[each].values()) for each in lost}
+                return Restored(
+                    file, header["step"], state, header["metrics"], lost[file],
+                    {each: why for each, why in newer.items() if each > file},
+                )  # fmt: skip
+        if wrong:
+            raise DamagedCheckpointError("; ".join(dict.fromkeys(wrong.values())))
+        raise FileNotFoundError(f"{self.path} has no checkpoint yet")
 
-    def tables(self, until: int = MOST_STEPS) -> Tables:
-        """All metrics, or those up to the checkpoint of a step."""
-        return Tables(*(self._table(name, until) for name in Tables._fields))
+    def _rows_in(self, name: str) -> str:
+        """What a part of the metrics holds, in words."""
+        part = self.path / name
+        others = (
+            _step(Path(each)) for each in self._sums if Path(each).parent == Path(name).parent
+        )
+        before = max((step for step in others if step < _step(part)), default=0)
+        return f"{part.parent.name} of steps {before + 1:,} to {_step(part):,}"
+
+    def tables(self, until: int = MOST_STEPS, without: Collection[str] = ()) -> Tables:
+        """All metrics, or those up to the checkpoint of a step, `without` these files."""
+        left_out = {self.path / name for name in without}
+        parts = {
+            name: [part for part in self.parts(name, until) if part not in left_out]
+            for name in Tables._fields
+        }
+        seeds = self.config["plan"].get("seeds", []) if any(parts.values()) else []
+        return Tables(*(read_parts(files, name, seeds) for name, files in parts.items()))
+
+    def parts(self, name: str, until: int = MOST_STEPS) -> list[Path]:
+        """The files of a table that the run wrote, in order; others are named in a warning."""
+        found = []
+        for file in self._files(name):
+            if not self._is_part(file):
+                _warn(f"{file} was not written by the run, and is left out")
+            elif _step(file) <= until:
+                found.append(file)
+        return found
+
+    def _files(self, name: str) -> list[Path]:
+        return sorted((self.path / "metrics" / name).glob("*.parquet"))
+
+    def _is_part(self, file: Path) -> bool:
+        return _PART.fullmatch(file.relative_to(self.path).as_posix()) is not None
 
     def checksums(self) -> dict[str, str]:
         """Those of the metrics, by file, as the newest sound checkpoint knows them."""
@@ -204,22 +295,40 @@ class RunFolder:
                 return checkpoint.read_header(newest).get("metrics", {})
         return {}
 
-    def _check_metrics(self, sums: dict[str, str]) -> None:
-        """Refuses metrics that are not as they were written."""
-        for name, written in sums.items():
-            part = inside(self.path, name)
-            if not part.is_file():
-                raise DamagedCheckpointError(f"{part} is gone")
-            if checksum(part) != written:
-                raise DamagedCheckpointError(f"{part} is damaged: its checksum differs")
 
-    def _table(self, name: str, until: int) -> pa.Table:
-        parts = sorted(self._parts(name).glob("*.parquet"))
-        found = [part for part in parts if not part.stem.isdecimal() or int(part.stem) <= until]
-        seeds = self.config["plan"].get("seeds", []) if found else []
-        return concatenate(
-            [SCHEMAS[name].empty_table(), *(read_part(part, name, seeds) for part in found)]
-        )
+def _counts(path: Path) -> bool:
+    """Whether a file in a folder makes it one that something was written to.
 
-    def _parts(self, name: str) -> Path:
-        return self.path / "metrics" / name
+    A process that was killed as it wrote its first file leaves a part of that.
+    """
+    return path.name != LOCK and not re.fullmatch(r"\..*\.partial", path.name)
+
+
+def _step(part: Path) -> int:
+    """The step that a part of the metrics ends with."""
+    return int(part.stem)
+
+
+def _metrics_in(header: dict[str, Any], file: Path) -> dict[str, str]:
+    """Checksums of the metrics before a checkpoint, by file."""
+    if not {"step", "metrics"} <= header.keys():
+        raise CheckpointError(f"{file} is a checkpoint of something else")
+    for name in header["metrics"]:
+        if not _PART.fullmatch(name):
+            raise DamagedCheckpointError(
+                f"{file} is damaged: it names {name}, which is outside of the run's metrics"
+            )
+    return header["metrics"]
+
+
+@contextlib.contextmanager
+def _noting(wrong: dict[Path, str], file: Path) -> Iterator[None]:
+    """Notes what is wrong with a checkpoint, and goes on."""
+    try:
+        yield
+    except (DamagedCheckpointError, FileNotFoundError) as error:
+        wrong[file] = str(error)
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, DamagedFileWarning, stacklevel=3)

@@ -1,12 +1,17 @@
-"""What is written down of a run: a table of episodes and a table of chunks."""
+"""The metrics of a run: a table of episodes and a table of chunks, made, written and read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eligrad._base.files import regular_size
+from eligrad._damaged import DamagedFileError
 
 DIVERGED = 1e6
 """A run has diverged at its first TD error beyond this, or that is no number. Rewards are scaled to
@@ -58,6 +63,15 @@ CHUNKS = pa.schema(
 """`step` is the chunk's last; `seconds` is its wall-clock time, `steps_per_second` counts the steps
 of all runs together; `diverged_step` is the chunk's first step of divergence, or null. A column for
 each diagnostic of the engine follows."""
+
+SCHEMAS = {"episodes": EPISODES, "chunks": CHUNKS}
+_DIAGNOSTIC = pa.field("diagnostic", pa.float32())
+
+LARGEST_PART = 2**30
+"""Bytes of one file of metrics."""
+LARGEST_RATIO, SMALL = 200, 2**24
+"""How many times its files a table may be in memory, beyond that many bytes. Of 1000 runs with
+episodes that are all alike it was 155 times; with returns that differ it is below 10."""
 
 
 class Measured(NamedTuple):
@@ -120,3 +134,118 @@ def tables_of_chunk(
 def _table(columns: Sequence[np.ndarray | pa.Array], schema: pa.Schema) -> pa.Table:
     arrays = [pa.array(c).cast(f.type) for c, f in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def to_bytes(table: pa.Table) -> bytes:
+    """A table as bytes, for `from_bytes`."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def from_bytes(data: bytes, name: str, seeds: Sequence[int], path: Path) -> pa.Table:
+    """The table `name` of runs with these seeds, out of what `to_bytes` gave.
+
+    The bytes may come from anyone: nothing is decoded to more memory than they are. Raises
+    `DamagedFileError`, which names the file they were in.
+    """
+    try:
+        for message in pa.ipc.MessageReader.open_stream(data):
+            _check_message(message)
+        reader = pa.ipc.open_stream(data)
+        _check_columns(reader.schema, name)
+        table = reader.read_all()
+        if table.nbytes > len(data):
+            raise ValueError(f"it claims {table.nbytes:,} bytes of {len(data):,}")
+        return _complete(table, seeds)
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
+        raise DamagedFileError(f"{path} is damaged: its {name}: {error}") from error
+
+
+def read_parts(parts: Sequence[Path], name: str, seeds: Sequence[int]) -> pa.Table:
+    """The table `name` of runs with these seeds, out of the files that it is in.
+
+    The files may come from anyone: they are looked at before they are decoded. Raises
+    `DamagedFileError` for one that holds no such table, or claims absurdly much.
+    """
+    tables = [SCHEMAS[name].empty_table()]
+    accepted, claimed = SMALL, 0
+    for part in parts:
+        try:
+            accepted += LARGEST_RATIO * regular_size(part, LARGEST_PART)
+            with pq.ParquetFile(part) as file:
+                _check_columns(file.schema_arrow, name)
+                _check_codecs(file.metadata)
+                rows = file.metadata.num_rows
+                claimed += rows * sum(field.type.byte_width for field in file.schema_arrow)
+                if claimed > accepted:
+                    raise ValueError(f"it claims {rows:,} rows, too many for a file of its size")
+                tables.append(_complete(file.read(), seeds))
+        except (FileNotFoundError, DamagedFileError):
+            raise
+        except (pa.ArrowException, OSError, ValueError, TypeError) as error:
+            raise DamagedFileError(f"{part} is damaged: {error}") from error
+    return concatenate(tables)
+
+
+def _check_columns(schema: pa.Schema, name: str) -> None:
+    """Refuses other columns than a table of that name has; format 1 had no `run`."""
+    wanted = {field.name: field for field in SCHEMAS[name]}
+    for column in wanted.keys() - schema.names - {"run"}:
+        raise ValueError(f"it has no column {column}")
+    if len(set(schema.names)) < len(schema.names):
+        raise ValueError("it has two columns of one name")
+    for field in schema:
+        if field.type != wanted.get(field.name, _DIAGNOSTIC).type:
+            raise ValueError(f"it has a column {field.name} of type {field.type}")
+
+
+def _check_codecs(about: pq.FileMetaData) -> None:
+    """Refuses what can make gigabytes of a kilobyte; the codec of our files makes 21 at most."""
+    for group in range(about.num_row_groups):
+        for column in range(about.num_columns):
+            codec = about.row_group(group).column(column).compression
+            if codec not in ("SNAPPY", "UNCOMPRESSED"):
+                raise ValueError(f"it is compressed by {codec}; SNAPPY is accepted")
+
+
+def _check_message(message: Any) -> None:
+    """Refuses a message of Arrow's format that is compressed, or none that `to_bytes` writes.
+
+    Its flatbuffer has the fields `Message.header`, number 2, in which a record batch has
+    `compression`, number 3, and `Message.custom_metadata`, number 4, which once said the same.
+    """
+    raw = message.metadata.to_pybytes()
+
+    def number(at: int, size: int, signed: bool = False) -> int:
+        return int.from_bytes(raw[at : at + size], "little", signed=signed)
+
+    def field(table: int, which: int) -> int:
+        """Where a field is; 0 where it is absent."""
+        offsets = table - number(table, 4, signed=True)
+        offset = number(offsets + 4 + 2 * which, 2) if 4 + 2 * which < number(offsets, 2) else 0
+        return table + offset if offset else 0
+
+    root = number(0, 4)
+    header = field(root, 2)
+    if message.type not in ("schema", "record batch") or not header:
+        raise ValueError(f"it has a message of type {message.type}")
+    compressed = message.type == "record batch" and field(header + number(header, 4), 3)
+    if compressed or field(root, 4):
+        raise ValueError("it is compressed, which no table in a saved agent is")
+
+
+def _complete(table: pa.Table, seeds: Sequence[int]) -> pa.Table:
+    """The table with a column `run`, if it is sound."""
+    # Arrow believes what a file says of its own lengths.
+    table.validate(full=True)
+    if "run" in table.column_names:
+        return table
+    # Tables of format 1 tell runs by their seeds, of which no two were the same then.
+    places = {seed: place for place, seed in enumerate(seeds)}
+    try:
+        runs = [places[seed] for seed in table["seed"].to_pylist()]
+    except KeyError as error:
+        raise ValueError(f"it has seed {error}, which is none of the run's") from error
+    return table.add_column(0, EPISODES.field("run"), pa.array(np.asarray(runs, np.int32)))

@@ -12,9 +12,8 @@ from eligrad.runs import config as planning
 from eligrad.runs.checkpoint import CheckpointError
 from eligrad.runs.config import Agent, Plan
 from eligrad.runs.folder import RunFolder
-from eligrad.runs.metrics import Tables
+from eligrad.runs.metrics import Tables, from_bytes, to_bytes
 from eligrad.runs.provenance import provenance
-from eligrad.runs.tables import from_bytes, to_bytes
 from eligrad.training.session import Session
 
 
@@ -45,9 +44,9 @@ def load(path: str | Path, *, agent: Agent | None = None, env: Any = None) -> Se
     session = Session(plan, agent, world, make_engine(agent, world, params, plan.seeds))
     if path.is_dir():
         folder = RunFolder(path)
-        file, step, state = folder.newest(session.engine.state)
-        session.go_on_from(step, state, file)
-        session.saved = [folder.tables(until=step)]
+        found = folder.newest(session.engine.state)
+        session.go_on_from(found.step, found.state, found.file)
+        session.saved = [folder.tables(found.step, without=found.lost)]
         return session
     contents, header = checkpoint.load(path, _contents(session.engine.state, session.tables()))
     session.go_on_from(header["step"], contents["state"], path)

@@ -19,9 +19,8 @@ from eligrad.runs import config as planning
 from eligrad.runs.checkpoint import DamagedCheckpointError
 from eligrad.runs.config import Agent, Plan, World
 from eligrad.runs.folder import RunFolder
-from eligrad.runs.metrics import Tables
+from eligrad.runs.metrics import Tables, from_bytes
 from eligrad.runs.summary import best_run
-from eligrad.runs.tables import from_bytes
 from eligrad.training import archive
 
 Which = int | Literal["best"]

@@ -127,6 +127,8 @@ class Session:
         self.go_on_from(step, state, folder.checkpoint_at(step))
         self.saved = [folder.tables()]
         session = provenance() | {"from_step": self.step}
+        if folder.lost:
+            session["lost_metrics"] = folder.lost
         folder.write_config(self.config | {"sessions": [*begun["sessions"], session]})
         self.sinks.open(self.sink_names, Subject(folder.path, self.title, folder.config, self.step))
 

@@ -18,8 +18,7 @@ from eligrad.runs import checkpoint
 from eligrad.runs.config import make_settings
 from eligrad.runs.configuration import Configuration, Run
 from eligrad.runs.folder import RunFolder
-from eligrad.runs.metrics import CHUNKS, EPISODES, Tables
-from eligrad.runs.tables import to_bytes
+from eligrad.runs.metrics import CHUNKS, EPISODES, Tables, from_bytes, to_bytes
 from eligrad.sweeps.jobs import Job
 from eligrad.sweeps.store import Store
 
@@ -102,7 +101,6 @@ def read_checkpoint(path: Path) -> Any:
 
 
 def read_archive(path: Path) -> Any:
-    from eligrad.runs.tables import from_bytes
     from eligrad.training import archive
 
     plan = archive.read_plan(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 import zipfile
 from typing import Any, NamedTuple
 
@@ -146,6 +147,21 @@ def test_a_file_from_before_there_were_simulators_and_checksums(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("step", "8000"), ("step", float("nan")), ("step", -5), ("step", True), ("step", 2**63),
+        ("step", None), ("steps", 1.5), ("metrics", []), ("metrics", {"a": 1}),
+    ],
+)  # fmt: skip
+def test_header_fields_of_another_type_are_refused(tmp_path, field, value):
+    path = tmp_path / "c.npz"
+    written_by_hand(path, {"format": 2, "header": {field: value}, "leaves": {}})
+    for read in (checkpoint.read_header, lambda path: checkpoint.load(path, like=())):
+        with pytest.raises(DamagedCheckpointError, match=rf"c\.npz is damaged .*: {field} is "):
+            read(path)
+
+
+@pytest.mark.parametrize(
     ("other", "message"),
     [
         (state()._replace(nothing=np.zeros(1)), "nothing is absent in the file and float64"),
@@ -160,6 +176,18 @@ def test_other_trees_are_refused(tmp_path, other, message):
     checkpoint.save(path, state(), {})
     with pytest.raises(CheckpointError, match=message):
         checkpoint.load(path, like=other)
+
+
+def test_an_array_larger_than_the_one_restored_is_not_read(tmp_path):
+    path = tmp_path / "c.npz"
+    checkpoint.save(path, {"w": np.zeros(2**20)}, {})
+    tracemalloc.start()
+    try:
+        with pytest.raises(CheckpointError, match=r"not fit: w\.npy has 8,388,736 bytes"):
+            checkpoint.load(path, like={"w": np.zeros(2)})
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):
@@ -193,18 +221,3 @@ def test_the_last_two_are_kept_and_a_damaged_one_is_passed_over(tmp_path):
     older.write_bytes(b"")
     with pytest.raises(DamagedCheckpointError, match=r"20\.npz"):
         folder.restore(state())
-
-
-def test_where_no_checkpoint_can_be_used_all_stay(tmp_path):
-    """What is missing may be put back; a sound file must not have been renamed meanwhile."""
-    folder = RunFolder.create(tmp_path / "run")
-    for step in (10, 20, 30):
-        folder.save(step, state(step), Tables.join([]), {})
-    before = folder.checkpoints()
-    part = folder.path / "metrics/chunks/000000000010.parquet"
-    part.rename(tmp_path / "elsewhere")
-    with pytest.raises(DamagedCheckpointError, match=r"chunks/000000000010\.parquet is gone"):
-        folder.restore(state())
-    assert folder.checkpoints() == before
-    (tmp_path / "elsewhere").rename(part)
-    assert folder.restore(state())[0] == 30
