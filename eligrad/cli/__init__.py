@@ -86,7 +86,7 @@ class _Printed:
         except BrokenPipeError:
             # What is still in the buffer is written when Python ends, and must find somebody.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-            sys.exit(128 + signal.SIGPIPE)
+            sys.exit(128 + getattr(signal, "SIGPIPE", 13))  # Windows has no such signal
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import sys
 from pathlib import Path
 
 import jax
@@ -44,9 +45,10 @@ def device_for_each_run(runs: int) -> None:
 def return_freed_memory() -> None:
     """Gives memory that was used and freed back to the system.
 
-    That of compilers is some 200 MB, kept by the C library, which may have no call for this; that
-    of tables some MB, kept by Arrow.
+    That of compilers is some 200 MB, kept by the C library, which has a call for this on Linux, if
+    it is glibc; that of tables some MB, kept by Arrow.
     """
     pa.default_memory_pool().release_unused()
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)

@@ -8,6 +8,7 @@ makes its own.
 from __future__ import annotations
 
 import multiprocessing
+import sys
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
@@ -42,7 +43,8 @@ class Crew(HostEngine):
         self._measured: tuple[Measured, ...] = ()
         context = multiprocessing.get_context("spawn")
         self._members: list[tuple[Any, Any]] = []
-        resource_tracker.ensure_running()  # which, where it is not, has signals heard again
+        if sys.platform != "win32":  # which has none
+            resource_tracker.ensure_running()  # else its start would have signals heard again
         with unheard_by_children():
             for share in self._shares:
                 ours, theirs = context.Pipe()

@@ -1,0 +1,99 @@
+"""What other systems than Linux lack, taken away here: the branches for them, by simulation."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+import filelock  # noqa: F401 (these before anything is taken away)
+import matplotlib.figure  # noqa: F401
+import pytest
+
+from eligrad import cli
+from eligrad._base.files import locked, write_json
+from eligrad._base.interruption import unheard_by_children
+from eligrad._machine import cores
+from eligrad.engines.devices import return_freed_memory
+from eligrad.runs.folder import RunFolder, RunInUseError
+from eligrad.training import resume, train
+from tests.engines import tiny
+
+
+@pytest.fixture
+def windows(monkeypatch):
+    """Folders cannot be opened; there is no fcntl, no SIGPIPE, and no C library by no name."""
+    opened = os.open
+
+    def refusing(path, *arguments, **options):
+        if os.path.isdir(path):
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *arguments, **options)
+
+    def nameless(name):
+        raise TypeError(f"argument of type {type(name)} is not iterable")
+
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setattr(os, "open", refusing)
+    monkeypatch.setattr(ctypes, "CDLL", nameless)
+    monkeypatch.delattr(os, "sched_getaffinity")
+    for name in ("SIGPIPE", "pthread_sigmask"):
+        monkeypatch.delattr(signal, name)
+
+
+@pytest.mark.usefixtures("windows")
+def test_a_folder_is_locked_by_a_file(tmp_path):
+    run = tmp_path / "run"
+    with RunFolder.create(run).held():
+        with pytest.raises(RunInUseError), RunFolder(run).held():
+            pass
+        with locked(run) as alone:
+            assert not alone
+    with locked(run) as alone:
+        assert alone
+    with RunFolder.create(run).held():  # the lock's file is nothing that was written
+        pass
+
+
+@pytest.mark.usefixtures("windows")
+def test_training_and_resuming(tmp_path):
+    options = {"agent": tiny.agent(), "env": tiny.ENV}
+    train(**options, out=tmp_path / "run", steps=200, seeds=2, chunk=50)
+    assert resume(tmp_path / "run", **options, steps=250).summary["finished"]
+
+
+@pytest.mark.usefixtures("windows")
+def test_calls_that_do_nothing_there():
+    return_freed_memory()
+    assert cores() >= 1
+    with unheard_by_children():
+        pass
+
+
+@pytest.mark.usefixtures("windows")
+def test_silence_when_nobody_reads_on(monkeypatch):
+    class Closed:
+        def write(self, text):
+            raise BrokenPipeError
+
+        def fileno(self):
+            return os.open(os.devnull, os.O_WRONLY)
+
+    with pytest.raises(SystemExit) as end:
+        cli._Printed(Closed()).write("text")
+    assert end.value.code == 141
+
+
+def test_disks_that_sync_no_folders(tmp_path, monkeypatch):
+    fsync = os.fsync
+
+    def refusing(handle):
+        if os.path.isdir(f"/proc/self/fd/{handle}"):
+            raise OSError(22, "Invalid argument")
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", refusing)
+    write_json(tmp_path / "a.json", {})
+    assert (tmp_path / "a.json").exists()
