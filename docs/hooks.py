@@ -36,6 +36,7 @@ ELSEWHERE = (
     "eligrad.envs.minatar.render.render",
     "eligrad.envs.adapters.to_gymnasium.GymnasiumFromJax",
     "eligrad.analysis.compare.compare",
+    "eligrad.analysis.figures.learning_curves",
     "eligrad.analysis.statistics.iqm",
     "eligrad.training.callbacks.EvaluateEvery",
     "eligrad.training.callbacks.StopAtReturn",

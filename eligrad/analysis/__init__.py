@@ -1,5 +1,6 @@
-"""Analysis: runs as tables, statistics, comparisons, figures and a report."""
+"""Analysis of runs: data frames, statistics, comparisons, figures and a report."""
 
+from eligrad.analysis.frames import best_configurations
 from eligrad.analysis.load import load_chunks, load_episodes, load_runs
 
-__all__ = ["load_chunks", "load_episodes", "load_runs"]
+__all__ = ["best_configurations", "load_chunks", "load_episodes", "load_runs"]

@@ -11,6 +11,7 @@ import dataclasses
 import math
 import textwrap
 import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,8 @@ from jaxtyping import Float
 from scipy import stats
 
 from eligrad.analysis.bootstrap import STANDARD, Bootstrap, Estimate
-from eligrad.analysis.frames import MEANINGS, Table, labelled, require
+from eligrad.analysis.frames import MEANINGS, Table, require
+from eligrad.analysis.lines import labelled
 from eligrad.analysis.statistics import difference, holm, probability_of_improvement
 from eligrad.runs.records import STAGE_ONE
 from eligrad.runs.returns import mean_and_error
@@ -359,7 +361,7 @@ def _welch(a: Float[np.ndarray, "n"], b: Float[np.ndarray, "m"]) -> tuple[float,
     with warnings.catch_warnings():
         # One side without spread is fine: the other one's counts.
         warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
-        test = stats.ttest_ind(a, b, equal_var=False)
+        test: Any = stats.ttest_ind(a, b, equal_var=False)
     return float(test.pvalue), math.hypot(stats.sem(a), stats.sem(b)), float(test.df)
 
 

@@ -1,4 +1,4 @@
-"""Data frames of runs: what they hold, their scores, and what to call them.
+"""Data frames of runs: their columns, settings, scores, learning curves and configurations.
 
 A frame of runs has one row for each run (one configuration, one seed) and the columns `COLUMNS`.
 All others hold settings, under the setting's name, and `env_params.NAME` holds a parameter of the
@@ -8,7 +8,7 @@ score of your own, is no setting.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from eligrad.envs.names import UnknownName
-from eligrad.runs.configuration import shown
+from eligrad.runs.returns import POINTS, align, area, even_grid, final, mean
 
 if TYPE_CHECKING:
     # pandas tells a type checker of every kind that a column might be, and none that it is.
@@ -36,7 +36,6 @@ ENV_PARAMS = "env_params."
 """Begins the columns of an environment's parameters."""
 EXPLORATION = ("exploration_steps", "exploration_fraction")
 """Two columns for one setting: the second is the first as a share of the steps."""
-
 MEANINGS = {
     "return_last": "the mean return of the episodes in the last tenth of the steps",
     "return_all": "the mean return of all episodes",
@@ -47,14 +46,66 @@ MEANINGS = {
 Scores = dict[str, Float[np.ndarray, "_"]]
 """For each environment, by name, the scores of its runs."""
 
+_EPISODE = ("step", "return", "length")
+_NONE = np.zeros(0, np.int64)
+
 
 def require(frame: Table, columns: Iterable[str], what: str) -> None:
-    """Refuses a table without rows, or without one of these columns."""
+    """Refuses a frame without rows, or without one of these columns."""
     for column in columns:
         if column not in frame.columns:
             raise UnknownName(f"column of {what}", column, map(str, frame.columns))
     if frame.empty:
         raise ValueError(f"{what} holds no rows")
+
+
+def setting_columns(runs: Table) -> list[str]:
+    """The columns that hold settings: beside `COLUMNS`, with one value in each configuration."""
+    require(runs, ["config_hash"], "runs")
+    others = [name for name in map(str, runs.columns) if name not in COLUMNS]
+    settings = [name for name in others if not name.startswith(ENV_PARAMS)]
+    return [name for name in settings if not _varies(runs, name, within="config_hash")]
+
+
+def world_columns(runs: Table) -> list[str]:
+    """The columns of what was changed in an environment: its parameters, its limit of steps."""
+    params = [name for name in map(str, runs.columns) if name.startswith(ENV_PARAMS)]
+    return [*params, *(name for name in runs.columns if name == "max_episode_steps")]
+
+
+def fixed_columns(runs: Table) -> list[str]:
+    """The columns of all that was set for a configuration, but for agent and environment."""
+    settings = setting_columns(runs)
+    derived = EXPLORATION[:1] if EXPLORATION[1] in settings else ()
+    return [*(name for name in settings if name not in derived), *world_columns(runs), "steps"]
+
+
+def differing_settings(runs: Table) -> list[str]:
+    """The settings in which runs of one agent differ within an environment.
+
+    The length of exploration counts if it differs in steps and as a share of the steps: runs of
+    other lengths with one share, or with one number of steps, were given the same.
+    """
+    require(runs, ["agent", "env"], "runs")
+    settings = setting_columns(runs)
+    found = {
+        name: None
+        for _, group in runs.groupby("agent", observed=True)
+        for name in differing(group, settings)
+    }
+    derived = EXPLORATION[:1] if set(EXPLORATION) <= set(found) else EXPLORATION
+    return [name for name in found if name not in derived]
+
+
+def differing(runs: Table, columns: Iterable[str]) -> list[str]:
+    """Those columns with several values within an environment; a missing value counts as one."""
+    return [column for column in columns if _varies(runs, column, within="env")]
+
+
+def _varies(runs: Table, column: str, within: str) -> bool:
+    # As text, since a value may be a list.
+    text = runs[column].map(str).where(runs[column].notna(), "")
+    return bool((text.groupby(runs[within]).nunique() > 1).any())
 
 
 def scores(runs: Table, column: str = "return_last") -> Scores:
@@ -78,11 +129,12 @@ def scores(runs: Table, column: str = "return_last") -> Scores:
 def configurations(runs: Table, column: str = "return_last") -> Table:
     """One row for each configuration: mean and standard error of a score, runs, divergences.
 
-    Columns: config_hash, agent, title, env, the settings, mean, error, scored, runs, diverged. Runs
-    in which no episode ended have no score: `runs` counts them, mean and `scored` do not.
+    Columns: config_hash, agent, title, env, steps, the settings, mean, error, scored, runs,
+    diverged. Runs in which no episode ended have no score: `runs` counts them, mean and `scored` do
+    not.
     """
-    same = ["agent", "title", "env", *setting_columns(runs)]
-    require(runs, ["config_hash", *same, column, "diverged_step"], "runs")
+    same = ["agent", "title", "env", "steps", *setting_columns(runs)]
+    require(runs, [*same, column, "diverged_step"], "runs")
     groups = runs.groupby("config_hash", sort=False)
     table = groups[same].first()
     scored = groups[column]
@@ -91,78 +143,82 @@ def configurations(runs: Table, column: str = "return_last") -> Table:
     return table.reset_index()
 
 
-def labelled(runs: Table) -> Table:
-    """`runs` with a column `label`: the agent's title, and what tells its runs apart.
+def best_configurations(runs: Table, column: str = "return_last") -> Table:
+    """The best configuration of each agent on each environment, by the mean score of its runs.
 
-    Runs with one label in one environment are of one configuration, so that they may be averaged.
-    Named are the settings in which an agent's runs differ, and the parameters and the limit in
-    which an environment does; steps, and at last the hash, where those leave several together.
-    What differs only from one environment to the next is not named.
+    Chosen by these very runs, it is partly lucky: its mean is too high. Report it by fresh seeds,
+    as `eligrad two-stage` does.
+
+    Args:
+        runs: A frame as `load_runs` gives it. Unfinished runs are left out; runs of different
+            lengths are not compared with each other.
+        column: The score of a run: return_last, return_all or return_area; higher is better.
+
+    Returns:
+        One row for each: env, agent, title, steps, the settings that were varied, mean, error (the
+        standard error), scored (runs with a score), runs, diverged, config_hash.
     """
-    require(runs, ["agent", "title", "env", "steps", "config_hash"], "runs")
-    world = differing(runs, world_columns(runs))
-    named = {agent: [*differing_settings(group), *world] for agent, group in runs.groupby("agent")}
-    label = pd.Series(
+    require(runs, ["finished"], "runs")
+    finished = runs[runs["finished"].astype(bool)]
+    if finished.empty:
+        raise ValueError(f"none of the {len(runs)} runs is finished")
+    table = configurations(finished, column)
+    best = table[table["mean"].notna()].groupby(["env", "agent", "steps"])["mean"].idxmax()
+    shown = ["env", "agent", "title", "steps", *differing_settings(finished)]
+    numbers = ["mean", "error", "scored", "runs", "diverged", "config_hash"]
+    return table.loc[best, [*shown, *numbers]].reset_index(drop=True)
+
+
+def learning_curves(runs: Table, episodes: Table, points: int = POINTS) -> Table:
+    """One row for each run and point of its learning curve: run, env, step, return.
+
+    All runs of an environment have one grid: as many `points`, evenly spaced, up to the most steps
+    that any of them was planned for. `eligrad.runs.returns.align` defines the value at a point; it
+    is NaN before the first episode's end and beyond the step that the run has reached.
+    """
+    require(runs, ["run", "env", "steps", "step"], "runs")
+    if points < 1:
+        raise ValueError(f"points is {points}; 1 or more is accepted")
+    planned = runs.groupby("env")["steps"].max()
+    parts = []
+    for run, step, returns, _ in _with_episodes(runs, episodes):
+        grid = even_grid(int(planned[run.env]), points)
+        values = align(step, returns, grid, reached=int(run.step))
+        parts.append(pd.DataFrame({"run": run.run, "env": run.env, "step": grid, "return": values}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def scores_so_far(runs: Table, episodes: Table) -> Table:
+    """return_last, return_all and return_area of each run, up to the step that it has reached.
+
+    `load_runs` has them only of runs with a summary. NaN where no episode ended.
+    """
+    require(runs, ["run", "step"], "runs")
+    return pd.DataFrame(
         [
-            ", ".join([row["title"], *(_named(row, each) for each in named[row["agent"]])])
-            for row in runs.to_dict("records")
-        ]
+            {
+                "return_last": final(step, returns, int(run.step)),
+                "return_all": mean(returns),
+                "return_area": area(returns, length),
+            }
+            for run, step, returns, length in _with_episodes(runs, episodes)
+        ],
+        index=runs.index,
     )
-    table = runs.reset_index(drop=True)
-    for column, words in (
-        ("steps", "steps " + table["steps"].map(shown)),
-        ("config_hash", "configuration " + table["config_hash"].str[:6]),
-    ):
-        several = table[column].groupby([table["env"], label]).transform("nunique") > 1
-        label = label.mask(several, label + ", " + words)
-    return runs.assign(label=label.to_numpy())
 
 
-def setting_columns(runs: Table) -> list[str]:
-    """The columns that hold settings: beside `COLUMNS`, with one value in each configuration."""
-    require(runs, ["config_hash"], "runs")
-    others = [name for name in map(str, runs.columns) if name not in COLUMNS]
-    settings = [name for name in others if not name.startswith(ENV_PARAMS)]
-    return [name for name in settings if not _varies(runs, name, within="config_hash")]
+def _with_episodes(runs: Table, episodes: Table) -> Iterator[tuple[Any, ...]]:
+    """Each row of `runs` with the steps, returns and lengths of its episodes.
 
-
-def differing_settings(runs: Table) -> list[str]:
-    """The settings that have several values within an environment.
-
-    The length of exploration counts if it differs in steps and as a share of the steps: runs of
-    other lengths with one share, or with one number of steps, were given the same.
+    A run that never ended an episode is in no frame of episodes, and is still a run.
     """
-    found = differing(runs, setting_columns(runs))
-    derived = EXPLORATION[:1] if set(EXPLORATION) <= set(found) else EXPLORATION
-    return [name for name in found if name not in derived]
-
-
-def fixed_columns(runs: Table) -> list[str]:
-    """Columns of all that was set for a configuration, but for agent and environment."""
-    settings = setting_columns(runs)
-    derived = EXPLORATION[:1] if EXPLORATION[1] in settings else ()
-    return [*(name for name in settings if name not in derived), *world_columns(runs), "steps"]
-
-
-def world_columns(runs: Table) -> list[str]:
-    """Columns of what was changed in an environment: its parameters and its limit of steps."""
-    world = [name for name in map(str, runs.columns) if name.startswith(ENV_PARAMS)]
-    return [*world, *(name for name in runs.columns if name == "max_episode_steps")]
-
-
-def differing(runs: Table, columns: Iterable[str]) -> list[str]:
-    """Those with several values within an environment; a missing value counts as one."""
-    return [column for column in columns if _varies(runs, column, within="env")]
-
-
-def _varies(runs: Table, column: str, within: str) -> bool:
-    # As text, since a value may be a list.
-    text = runs[column].map(str).where(runs[column].notna(), "")
-    return bool((text.groupby(runs[within]).nunique() > 1).any())
-
-
-def _named(row: dict[Any, Any], column: str) -> str:
-    value = row[column]
-    missing = pd.api.types.is_scalar(value) and pd.isna(value)
-    name = column.removeprefix(SETTINGS).removeprefix(ENV_PARAMS).replace("_", " ")
-    return f"{name} {'default' if missing else shown(value)}"
+    twice = runs["run"][runs["run"].duplicated()]
+    if len(twice):
+        raise ValueError(f"run {twice.iloc[0]!r} is there twice; each run is accepted once")
+    if len(episodes):
+        require(episodes, ["run", *_EPISODE], "episodes")
+    of_run = episodes.groupby("run", observed=True).indices if len(episodes) else {}
+    columns = [episodes[name].to_numpy() if len(episodes) else _NONE for name in _EPISODE]
+    for run in runs.itertuples():
+        mine = of_run.get(run.run, _NONE)
+        yield run, *(column[mine] for column in columns)

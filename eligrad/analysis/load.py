@@ -82,9 +82,10 @@ def setting_values(configuration: Configuration) -> dict[str, Any]:
 
 def _about(record: Record) -> dict[str, Any]:
     configuration = record.configuration
+    agent = configuration.agent or ""
     return {
-        "agent": configuration.agent or "",
-        "title": TITLES.get(configuration.agent or "", "an agent"),
+        "agent": agent,
+        "title": TITLES.get(agent, agent) or "an agent made by hand",
         "env": configuration.env or "",
         "seed": record.seed,
         "config_hash": configuration.hash,

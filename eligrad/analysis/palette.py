@@ -1,20 +1,18 @@
-"""One colour, one dash and one title for each agent, in all figures.
+"""One colour and one dash for each agent, in all figures and reports.
 
 The colours are those of Okabe and Ito, which stay apart for the colour-blind; yellow is left out,
-for it fades on white. An agent's colour tells the rule it learns by, so that a streaming agent and
-its kin among the PPO agents, which never share a figure, share a colour.
+since it fades on white. A colour stands for a learning rule: a streaming agent and the PPO agent
+with the same rule, which never share a figure, share a colour.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import zlib
 from collections.abc import Sequence
-
-from eligrad.agents.presets import TITLES
+from typing import NamedTuple
 
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
-BLUE, VERMILLION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#777777"
+BLUE, VERMILLION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 COLOURS = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, BLACK)
 DASHES = ("-", "--", ":", "-.")
 
@@ -27,47 +25,32 @@ _COLOURS = {
     "sarsa-lambda": SKY,
     "expected-sarsa-lambda": BLACK,
     "gradient-ppo": BLUE,
-    "gradient-ppo-tdrc": BLUE,
-    "gradient-ppo-tdc": GREEN,
-    "gradient-ppo-gtd2": PURPLE,
     "ppo": VERMILLION,
-    "random": GREY,
 }
-_TITLES = {
-    "gradient-ppo": "Gradient PPO",
-    "gradient-ppo-tdrc": "Gradient PPO, TDRC(λ)",
-    "gradient-ppo-tdc": "Gradient PPO, TDC(λ)",
-    "gradient-ppo-gtd2": "Gradient PPO, GTD2(λ)",
-    "ppo": "PPO",
-    "random": "random actions",
-} | TITLES
 
 
-@dataclasses.dataclass(frozen=True)
-class Style:
-    """How an agent is drawn and called."""
+class Style(NamedTuple):
+    """How an agent is drawn."""
 
     colour: str
     dash: str
-    title: str
 
 
 def style(agent: str) -> Style:
-    """The style of an agent; of a name that is not known, always the same one too.
+    """The style of an agent, the same in every process.
 
-    Known agents are drawn in full lines, unknown ones never.
+    Agents of this library are drawn in full lines, others never.
     """
-    title = _TITLES.get(agent, agent)
     if agent in _COLOURS:
-        return Style(_COLOURS[agent], DASHES[0], title)
-    # Not hash(), which is another one in each process.
+        return Style(_COLOURS[agent], DASHES[0])
+    # Not hash(), which differs from process to process.
     which = zlib.crc32(agent.encode())
     others = DASHES[1:]
-    return Style(COLOURS[which % len(COLOURS)], others[which // len(COLOURS) % len(others)], title)
+    return Style(COLOURS[which % len(COLOURS)], others[which // len(COLOURS) % len(others)])
 
 
 def order(agent: str) -> tuple[int, str]:
-    """To sort agents by, the same in all figures: known ones first."""
+    """The sort key of an agent, the same in all figures: agents of this library come first."""
     known = list(_COLOURS)
     return (known.index(agent) if agent in known else len(known), agent)
 
@@ -80,10 +63,9 @@ def styles(agents: Sequence[str]) -> list[Style]:
     drawn = []
     for place, agent in enumerate(agents):
         own = style(agent)
-        dash = DASHES[(DASHES.index(own.dash) + agents[:place].count(agent)) % len(DASHES)]
         colours = [own.colour]
         if len(set(agents)) == 1:
             colours += [colour for colour in COLOURS if colour != own.colour]
-        colour = colours[place % len(colours)]
-        drawn.append(dataclasses.replace(own, colour=colour, dash=dash))
+        dash = DASHES[(DASHES.index(own.dash) + agents[:place].count(agent)) % len(DASHES)]
+        drawn.append(Style(colours[place % len(colours)], dash))
     return drawn

@@ -1,4 +1,7 @@
-"""The learning curve of a run as a picture, and how this library makes pictures at all."""
+"""Draws the learning curve of a run folder; makes and saves matplotlib figures.
+
+Figures of many runs: `eligrad.analysis.figures`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from eligrad.runs.metrics import Tables
 from eligrad.runs.returns import align, even_grid, have_a_value, mean_and_error
 
 SUFFIXES = (".png", ".svg", ".pdf")
-"""What a picture can be saved as."""
+"""Formats that a figure can be saved in."""
 
 
 def curves(tables: Tables, seeds: Sequence[int], steps: int) -> tuple[np.ndarray, np.ndarray]:
@@ -60,15 +63,15 @@ def draw_mean(
 
 
 def blank(width: float, height: float) -> Any:
-    """An empty figure of that many inches, laid out by itself."""
-    # Not pyplot, which would meddle with the figures of whoever called.
+    """An empty figure of that many inches, with automatic layout."""
+    # Not pyplot, which keeps figures for the whole process.
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def check_suffix(path: Path) -> None:
-    """Refuses a name that says no format that pictures are saved in."""
+    """Refuses a file name that ends in no format of figures."""
     if path.suffix not in SUFFIXES:
         raise ValueError(f"{path} ends in {path.suffix!r}; {', '.join(SUFFIXES)} are accepted")
 
@@ -79,11 +82,11 @@ def save(figure: Any, path: str | Path) -> None:
 
     path = Path(path)
     check_suffix(path)
-    # Both would put the hour into the file.
-    hour = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix)
+    # Both formats would hold the time of day.
+    date = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix)
     with matplotlib.rc_context({"svg.hashsalt": "eligrad"}), replacing(path) as partial:
         figure.savefig(
-            partial, format=path.suffix[1:], dpi=130, metadata={hour: None} if hour else None
+            partial, format=path.suffix[1:], dpi=130, metadata={date: None} if date else None
         )
 
 

@@ -1,8 +1,8 @@
-"""What the episodes of one run say, in numbers: its learning curve, its area, its end.
+"""Numbers of one run's episodes: learning curve, area under it, mean return of the last ones.
 
-Episodes are arrays of one length: the `step` that ended each, its return, its length. Every number
-of the library that is made from episodes is made here. An episode of a run that diverged counts
-like any other.
+Episodes are arrays of one length: the `step` that ended each, its return, its length. All numbers
+that the library makes from episodes are made here; `eligrad.analysis.frames` does it for all runs
+of a data frame. An episode of a run that diverged counts like any other.
 """
 
 from __future__ import annotations

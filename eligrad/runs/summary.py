@@ -1,4 +1,4 @@
-"""What came out of a run, computed from its tables alone."""
+"""The summary of a run folder: scores of each seed, over seeds, divergence, time and speed."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from eligrad.analysis import palette
+from eligrad.agents import TITLES
 from eligrad.analysis.frames import COLUMNS
 
 
@@ -21,7 +21,7 @@ def runs_of(
         {
             "run": f"{env}-{agent}-{sorted(settings.items())}-s{seed}",
             "agent": agent,
-            "title": palette.style(agent).title,
+            "title": TITLES.get(agent, agent),
             "env": env,
             "seed": seed,
             "steps": 1000,

@@ -10,9 +10,9 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from eligrad.analysis import figures, palette
-from eligrad.analysis import sensitivity as settings_figures
 from eligrad.analysis.bootstrap import Bootstrap
 from eligrad.analysis.frames import configurations
+from eligrad.analysis.lines import lines_of
 from eligrad.envs.names import UnknownName
 from eligrad.runs.configuration import shown
 from tests.analysis.tables import runs_of
@@ -71,7 +71,7 @@ def test_learning_curves(runs, episodes):
 def test_variants_of_an_agent_differ_in_dash():
     variants = pd.concat([runs_of("qrc", {"A": [1.0]}, **{"lam": lam}) for lam in (0.9, 0.8)])
     with_another = pd.concat([variants, runs_of("qc", {"A": [1.0]})])
-    first, second, _ = figures.lines_of(with_another)
+    first, second, _ = lines_of(with_another)
     assert (first.label, second.label) == ("QRC(λ), lam 0.8", "QRC(λ), lam 0.9")
     assert first.style.colour == second.style.colour == palette.BLUE
     assert first.style.dash != second.style.dash
@@ -92,7 +92,7 @@ def test_other_problems_are_other_lines(column, values, names):
         runs_of("qrc", {"A": [score, score]}, **{"lam": 0.8, column: value})
         for value, score in zip(values, (0.0, 10.0), strict=True)
     ]
-    lines = figures.lines_of(pd.concat(both))
+    lines = lines_of(pd.concat(both))
     assert [line.label for line in lines] == [f"QRC(λ), {name}" for name in names]
     assert [list(line.runs["return_last"]) for line in lines] == [[0.0, 0.0], [10.0, 10.0]]
 
@@ -105,10 +105,10 @@ def test_exploration_that_follows_from_the_steps_is_not_named():
         return runs_of("qrc", {"A": [1.0, 2.0]}, steps=steps, **columns)
 
     def labels(*runs: pd.DataFrame) -> list[str]:
-        return [line.label for line in figures.lines_of(pd.concat(runs))]
+        return [line.label for line in lines_of(pd.concat(runs))]
 
     assert labels(run(8000, 1600), run(100_000, 20_000)) == [
-        "QRC(λ), steps 1e5", "QRC(λ), steps 8000",
+        "QRC(λ), steps 8000", "QRC(λ), steps 1e5",
     ]  # fmt: skip
     # The same number of steps for both: it was set as such.
     assert "exploration" not in str(labels(run(8000, 1600), run(100_000, 1600)))
@@ -119,13 +119,13 @@ def test_exploration_that_follows_from_the_steps_is_not_named():
 
 def test_a_column_of_the_users_own_is_no_setting():
     mine = runs_of("qrc", {"A": [1.0, 2.0]}, lam=0.8).assign(my_score=[3.0, 4.0])
-    assert [line.label for line in figures.lines_of(mine)] == ["QRC(λ)"]
+    assert [line.label for line in lines_of(mine)] == ["QRC(λ)"]
 
 
 def test_agents_on_different_problems_say_which():
     qrc = runs_of("qrc", {"A": [1.0]}, **{"env_params.gravity": 5.0})
     qc = runs_of("qc", {"A": [1.0]}, **{"env_params.gravity": 9.5})
-    labels = [line.label for line in figures.lines_of(pd.concat([qrc, qc]))]
+    labels = [line.label for line in lines_of(pd.concat([qrc, qc]))]
     assert labels == ["QRC(λ), gravity 5", "QC(λ), gravity 9.5"]
 
 
@@ -133,7 +133,7 @@ def test_settings_that_go_with_the_environment_make_no_variants():
     runs = pd.concat(
         [runs_of("qrc", {env: [1.0]}, **{"lam": lam}) for env, lam in (("A", 1), ("B", 2))]
     )
-    assert [line.label for line in figures.lines_of(runs)] == ["QRC(λ)"]
+    assert [line.label for line in lines_of(runs)] == ["QRC(λ)"]
 
 
 def test_names_under_bars_leave_each_other_room(runs):
@@ -200,7 +200,7 @@ def test_configurations():
 
 
 def test_sensitivity_shows_the_best_of_the_others():
-    figure = settings_figures.sensitivity_curves(sweep())
+    figure = figures.sensitivity_curves(sweep())
     lam, step = figure.axes
     assert (lam.get_xlabel(), step.get_xlabel()) == ("lam", "step_size")  # the rule never varies
     line = lam.containers[0].lines[0]
@@ -211,7 +211,7 @@ def test_sensitivity_shows_the_best_of_the_others():
     assert [text.get_text() for text in lam.get_xticklabels()] == ["0.8", "0.9"]
     assert "with that value, ±" in " ".join(words(figure).split())
     worlds = sweep().assign(**{"env_params.g": [1.0, 2.0] * 6})
-    told = " ".join(words(settings_figures.sensitivity_curves(worlds)).split())
+    told = " ".join(words(figures.sensitivity_curves(worlds)).split())
     assert "with that value, with the best of the other settings (env_params.g), ±" in told
     # Each configuration is a dot.
     assert len(lam.collections[0].get_offsets()) == 6
@@ -223,38 +223,29 @@ def test_sensitivity_to_a_setting_drawn_at_random():
         runs_of("qrc", {"A": [1.0, 2.0]}, **{"step_size": 10 ** random.uniform(-6, -2)})
         for _ in range(20)
     )
-    (panel,) = settings_figures.sensitivity_curves(runs).axes
+    (panel,) = figures.sensitivity_curves(runs).axes
     assert panel.get_xscale() == "log"
     assert not panel.containers
     assert len(panel.collections[0].get_offsets()) == 20
 
 
-def test_heat_maps():
-    figure = settings_figures.heat_maps(sweep(), "lam", "rule")
-    panel = figure.axes[0]
-    np.testing.assert_allclose(panel.images[0].get_array(), [[10.0, 11.0]])
-    assert "other settings (step_size);" in words(figure)
-    worlds = sweep().assign(**{"env_params.g": [1.0, 2.0] * 6})
-    figure = settings_figures.heat_maps(worlds, "lam", "rule")
-    assert "(env_params.g, step_size);" in " ".join(words(figure).split())
-    figure = settings_figures.heat_maps(sweep(), "lam", "step_size")
-    panel = figure.axes[0]
-    expected = [[8.1, 9.1], [9.0, 10.0], [10.0, 11.0]]
-    np.testing.assert_allclose(panel.images[0].get_array(), expected)
-    assert [text.get_text() for text in panel.get_yticklabels()] == ["0.1", "1", "2"]
-    assert "8.1\n1/2 div." in words(figure)
-    (frame,) = panel.patches
-    assert frame.get_xy() == (0.5, 1.5)
+def test_sensitivity_does_not_join_runs_of_different_lengths():
+    short, long = (
+        pd.concat(runs_of("qrc", {"A": [lam + gain]}, lam=lam, steps=steps) for lam in (0.8, 0.9))
+        for steps, gain in ((1000, 0.0), (5000, 10.0))
+    )
+    (panel,) = figures.sensitivity_curves(pd.concat([short, long])).axes
+    drawn = [container.lines[0].get_ydata().astype(float) for container in panel.containers]
+    np.testing.assert_allclose(drawn, [[0.8, 0.9], [10.8, 10.9]])
+    labels = [container.get_label() for container in panel.containers]
+    assert labels == ["QRC(λ), steps 1000", "QRC(λ), steps 5000"]
 
 
 def test_settings_that_cannot_be_shown():
     with pytest.raises(UnknownName, match="'lamb'; did you mean 'lam'"):
-        settings_figures.sensitivity_curves(sweep(), ["lamb"])
+        figures.sensitivity_curves(sweep(), ["lamb"])
     with pytest.raises(ValueError, match="no setting varies"):
-        settings_figures.sensitivity_curves(runs_of("qrc", {"A": [1.0]}, **{"lam": 1.0}))
-    many = pd.concat(runs_of("qrc", {"A": [1.0]}, **{"lam": x, "beta": 1.0}) for x in range(13))
-    with pytest.raises(ValueError, match="lam has 13 values"):
-        settings_figures.heat_maps(many, "lam", "beta")
+        figures.sensitivity_curves(runs_of("qrc", {"A": [1.0]}, **{"lam": 1.0}))
 
 
 @pytest.mark.parametrize(

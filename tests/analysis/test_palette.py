@@ -7,12 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
-from eligrad.agents import PRESETS, TITLES
+from eligrad.agents import PRESETS
 from eligrad.analysis import palette
 
 FAMILIES = {
     "streaming": [name for name in PRESETS if "ppo" not in name],
-    "ppo": ["ppo", "gradient-ppo", "gradient-ppo-tdc", "gradient-ppo-gtd2"],
+    "ppo": ["ppo", "gradient-ppo"],
 }
 APART = 15.0
 # Machado, Oliveira and Fernandes (2009), full severity, on linear RGB.
@@ -66,15 +66,14 @@ def test_colours_show_on_white(colour):
     assert seen("#ffffff", np.eye(3))[0] - seen(colour, np.eye(3))[0] > 25
 
 
-def test_every_preset_has_a_full_line_and_its_title():
+def test_every_preset_has_a_full_line():
     for agent in PRESETS:
         assert palette.style(agent).dash == "-"
-        assert palette.style(agent).title == TITLES[agent]
 
 
 def test_unknown_names_always_get_the_same():
     """In every process and every version: figures of different days are laid side by side."""
-    own = palette.Style(palette.SKY, ":", "my own agent")
+    own = palette.Style(palette.SKY, ":")
     assert palette.style("my own agent") == own
     drawn = {(s.colour, s.dash) for s in map(palette.style, map(str, range(200)))}
     assert len(drawn) == len(palette.COLOURS) * (len(palette.DASHES) - 1)

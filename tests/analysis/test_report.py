@@ -341,7 +341,7 @@ def test_the_wheel_has_what_the_page_is_made_of(tmp_path):
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    folder = "eligrad/experiments/report"
+    folder = "eligrad/analysis/report"
     shipped = {Path(name).name for name in names if name.startswith(folder)}
     assert {path.name for path in (ROOT / folder).iterdir() if path.is_file()} == shipped
     assert {"page.html", "page.css", "page.js"} <= shipped

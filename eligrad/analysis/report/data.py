@@ -1,4 +1,7 @@
-"""What the page shows, as JSON values: curves, statistics, configurations, versions, commands."""
+"""The data of the page as JSON values: curves, statistics, configurations, versions, commands.
+
+An algorithm of the page is a line of `eligrad.analysis.lines`.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from eligrad.analysis.frames import Table, scores
-from eligrad.analysis.learning_curves import areas, final_returns, learning_curves
-from eligrad.analysis.palette import COLOURS, DASHES, Style, styles
-from eligrad.analysis.report.algorithms import Algorithm, differing, group, varied
+from eligrad.analysis.frames import (
+    Table,
+    differing_settings,
+    fixed_columns,
+    learning_curves,
+    scores,
+    scores_so_far,
+)
+from eligrad.analysis.lines import Line, lines_of
 from eligrad.analysis.report.commands import commands
 from eligrad.analysis.statistics import bounds_of, iqm, normalise
 from eligrad.runs.returns import have_a_value, mean_and_error
@@ -36,25 +44,28 @@ Configs = Mapping[str, Mapping[str, Any]]
 
 def report_data(runs: Table, episodes: Table, configs: Configs) -> dict[str, Any]:
     """All of it; the page's scripts compute nothing but smoothing."""
-    runs = _with_scores(runs, episodes)
-    algorithms, place = group(runs)
-    settings = varied(runs)
+    runs = _with_scores(runs.reset_index(drop=True), episodes)
+    lines = lines_of(runs)
+    algorithms = _algorithms(lines)
+    settings = differing_settings(runs)
     environments = list(dict.fromkeys(runs["env"]))
-    runs = runs.assign(algorithm=place, environment=runs["env"].map(environments.index))
+    for place, line in enumerate(lines):
+        runs.loc[line.runs.index, "algorithm"] = place
+    runs = runs.astype({"algorithm": int}).assign(environment=runs["env"].map(environments.index))
     cells = runs.groupby(["environment", "algorithm"])
     statistics = [_statistics(env, algorithm, each) for (env, algorithm), each in cells]
     curves = _curves(runs, episodes)
     alike = runs.groupby(["environment", "algorithm", "config_hash"])
     return {
-        "algorithms": _algorithms(algorithms),
+        "algorithms": algorithms,
         "environments": [env or "an environment made by hand" for env in environments],
-        "facts": _facts(runs, curves, algorithms, environments),
+        "facts": _facts(runs, curves, len(lines), len(environments)),
         "shown": _shown_first(algorithms, statistics),
         "curves": curves,
         "statistics": statistics,
         "aggregate": _aggregate(runs),
         "settings": {name: _axis(name, algorithms) for name in settings},
-        "differing": differing(algorithms),
+        "differing": list(dict.fromkeys(name for each in algorithms for name in each["settings"])),
         "configurations": [
             _configuration(env, algorithm, each, configs) for (env, algorithm, _), each in alike
         ],
@@ -68,32 +79,34 @@ def _with_scores(runs: Table, episodes: Table) -> Table:
     unscored = runs["return_all"].isna()
     if not unscored.any():
         return runs
-    runs, those = runs.copy(), runs[unscored]
-    means = episodes.groupby("run", observed=True)["return"].mean()
-    runs.loc[unscored, "return_all"] = means.reindex(those["run"]).to_numpy(np.float64)
-    runs.loc[unscored, "return_last"] = final_returns(those, episodes)
-    runs.loc[unscored, "return_area"] = areas(those, episodes)
-    return runs
+    return runs.fillna(scores_so_far(runs[unscored], episodes))
 
 
-def _algorithms(algorithms: Sequence[Algorithm]) -> list[dict[str, Any]]:
-    agents = [each.agent for each in algorithms]
-    drawn = styles(agents)
-    if len(set(agents)) == 1:
-        # Nobody else needs a colour: every line of the one agent gets its own.
-        looks = itertools.cycle(itertools.product(DASHES, COLOURS))
-        drawn = [Style(colour, dash, "") for _, (dash, colour) in zip(agents, looks, strict=False)]
-    kept = differing(algorithms)
+def _algorithms(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Label, style, and those settings in which algorithms differ; to have none is to differ."""
+    agreed = [_agreed(line.runs) for line in lines]
+    names = dict.fromkeys(name for each in agreed for name in each)
+    kept = [n for n in names if len({str(each.get(n)) for each in agreed}) > 1]
     return [
         {
-            "agent": algorithm.agent,
-            "label": algorithm.label,
-            "colour": style.colour,
-            "dash": DASH_ARRAYS[style.dash],
-            "settings": {n: v for n, v in algorithm.settings.items() if n in kept},
+            "agent": line.agent,
+            "label": line.label,
+            "colour": line.style.colour,
+            "dash": DASH_ARRAYS[line.style.dash],
+            "settings": {name: settings[name] for name in kept if name in settings},
         }
-        for algorithm, style in zip(algorithms, drawn, strict=True)
+        for line, settings in zip(lines, agreed, strict=True)
     ]
+
+
+def _agreed(runs: Table) -> dict[str, Any]:
+    """Settings with one value in all of these runs."""
+    known = {name: runs[name].dropna() for name in fixed_columns(runs)}
+    return {
+        name: values.tolist()[0]
+        for name, values in known.items()
+        if len(values) == len(runs) and values.map(str).nunique() == 1
+    }
 
 
 def _curves(runs: Table, episodes: Table) -> list[dict[str, Any]]:
@@ -154,29 +167,32 @@ def _aggregate(runs: Table) -> list[dict[str, Any]]:
     return found
 
 
-def _shown_first(algorithms: Sequence[Algorithm], statistics: list[dict[str, Any]]) -> list[int]:
-    """All, or where that is too many the best of each agent: it beats most of its kin by area."""
+def _shown_first(
+    algorithms: Sequence[dict[str, Any]], statistics: list[dict[str, Any]]
+) -> list[int]:
+    """All, or of very many the best of each agent: it beats most of the agent's others by area."""
     if len(algorithms) <= MANY:
         return list(range(len(algorithms)))
     beaten = [0] * len(algorithms)
     for one, other in itertools.product(statistics, repeat=2):
         same_world = one["environment"] == other["environment"]
-        ours, theirs = (algorithms[row["algorithm"]].agent for row in (one, other))
+        ours, theirs = (algorithms[row["algorithm"]]["agent"] for row in (one, other))
         mean, bar = (row["area"]["mean"] for row in (one, other))
         # Who ended no episode there beats nobody.
         if same_world and ours == theirs and mean is not None and (bar is None or mean > bar):
             beaten[one["algorithm"]] += 1
     places = range(len(algorithms))
-    agents = dict.fromkeys(each.agent for each in algorithms)
+    agents = [each["agent"] for each in algorithms]
     return [
-        max((p for p in places if algorithms[p].agent == a), key=beaten.__getitem__) for a in agents
+        max((place for place in places if agents[place] == agent), key=beaten.__getitem__)
+        for agent in dict.fromkeys(agents)
     ]
 
 
-def _axis(name: str, algorithms: Sequence[Algorithm]) -> dict[str, Any]:
+def _axis(name: str, algorithms: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The values that a setting was given, in order."""
-    values: list[Any] = [each.settings[name] for each in algorithms if name in each.settings]
-    values = list({str(value): value for value in values}.values())
+    settings = [each["settings"] for each in algorithms]
+    values = list({str(each[name]): each[name] for each in settings if name in each}.values())
     if not all(isinstance(value, (int, float)) for value in values):
         return {"values": sorted(map(str, values)), "log": False}
     values.sort()
@@ -200,8 +216,8 @@ def _configuration(
 def _facts(
     runs: Table,
     curves: Sequence[dict[str, Any]],
-    algorithms: Sequence[Algorithm],
-    environments: list[str],
+    algorithms: int,
+    environments: int,
 ) -> str:
     def count(size: int, what: str) -> str:
         return f"{size} {what}" if size == 1 else f"{size} {what}s"
@@ -210,8 +226,8 @@ def _facts(
     without = sum(curve["without_episode"] for curve in curves)
     parts = [
         count(len(runs), "run"),
-        count(len(algorithms), "algorithm"),
-        count(len(environments), "environment"),
+        count(algorithms, "algorithm"),
+        count(environments, "environment"),
         f"{unfinished} not finished" if unfinished else "all finished",
         f"{diverged} diverged" if diverged else "none diverged",
         *([f"{without} without an episode"] if without else []),

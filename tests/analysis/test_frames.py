@@ -1,4 +1,4 @@
-"""Curves, areas and final scores against values worked out by hand and step by step."""
+"""Curves, scores and the best configuration against values worked out by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eligrad.analysis.learning_curves import areas, final_returns, learning_curves
+from eligrad.analysis import best_configurations
+from eligrad.analysis.frames import differing_settings, learning_curves, scores_so_far
 from eligrad.envs.names import UnknownName
 from eligrad.runs.returns import align, area, even_grid, final, mean_and_error
 from tests.analysis.tables import runs_of
@@ -114,8 +115,11 @@ def test_curves_of_many_runs(runs, episodes):
 
 
 def test_scores_of_many_runs(runs, episodes):
-    np.testing.assert_allclose(final_returns(runs, episodes, 0.5), [9.0, 4.0, np.nan])
-    np.testing.assert_allclose(areas(runs, episodes), [(2 + 6 + 7 + 36) / 9, 4.0, np.nan])
+    scores = scores_so_far(runs, episodes)
+    # The last tenth of the first run's steps begins after the last end, of the second's before it.
+    np.testing.assert_allclose(scores["return_last"], [np.nan, 4.0, np.nan])
+    np.testing.assert_allclose(scores["return_all"], [5.0, 4.0, np.nan])
+    np.testing.assert_allclose(scores["return_area"], [(2 + 6 + 7 + 36) / 9, 4.0, np.nan])
 
 
 def test_no_episode_at_all(runs):
@@ -133,10 +137,57 @@ def test_bad_tables(runs, episodes):
     with pytest.raises(UnknownName, match=r"column of runs 'steps'; did you mean .*'step'"):
         learning_curves(runs.drop(columns="steps"), episodes)
     with pytest.raises(UnknownName, match="column of episodes 'length'"):
-        areas(runs, episodes.drop(columns="length"))
+        scores_so_far(runs, episodes.drop(columns="length"))
     with pytest.raises(ValueError, match="runs holds no rows"):
-        areas(runs[:0], episodes)
+        scores_so_far(runs[:0], episodes)
     with pytest.raises(ValueError, match="'half' is there twice"):
-        areas(pd.concat([runs, runs[1:2]]), episodes)
+        scores_so_far(pd.concat([runs, runs[1:2]]), episodes)
     with pytest.raises(ValueError, match="points is 0"):
         learning_curves(runs, episodes, points=0)
+
+
+@pytest.fixture
+def sweep() -> pd.DataFrame:
+    """The best of QRC(λ) is lam 0.9 on A and 0.8 on B; Q(λ) has other settings of its own."""
+    return pd.concat(
+        [
+            runs_of("qrc", {"A": [1.0, 2.0], "B": [7.0, 9.0]}, lam=0.8, step_size=0.1),
+            runs_of("qrc", {"A": [2.0, 4.0], "B": [5.0, 5.0]}, lam=0.9, step_size=0.1),
+            runs_of("q-lambda", {"A": [0.0, np.nan]}, lam=0.8, step_size=0.3),
+        ],
+        ignore_index=True,
+    )
+
+
+def test_best_configurations(sweep):
+    sweep.loc[0, "diverged_step"] = 3
+    best = best_configurations(sweep)
+    assert list(best.columns) == [
+        "env", "agent", "title", "steps", "lam", "mean", "error", "scored", "runs", "diverged",
+        "config_hash",
+    ]  # fmt: skip
+    rows = best[["env", "agent", "lam", "mean", "scored", "runs"]].to_numpy().tolist()
+    assert rows == [
+        ["A", "q-lambda", 0.8, 0.0, 1, 2],
+        ["A", "qrc", 0.9, 3.0, 2, 2],
+        ["B", "qrc", 0.8, 8.0, 2, 2],
+    ]
+    assert best["error"].tolist()[1:] == [1.0, 1.0]
+    chosen = sweep[sweep["config_hash"] == best["config_hash"][1]]
+    assert chosen["return_last"].tolist() == [2.0, 4.0]
+
+
+def test_best_of_runs_that_can_be_compared(sweep):
+    """Neither of unfinished ones nor across lengths."""
+    sweep.loc[sweep["lam"] == 0.9, "finished"] = False
+    longer = runs_of("qrc", {"A": [99.0]}, lam=0.7, step_size=0.1, steps=5000)
+    best = best_configurations(pd.concat([sweep, longer], ignore_index=True))
+    qrc = best[(best["agent"] == "qrc") & (best["env"] == "A")]
+    assert qrc[["steps", "lam"]].to_numpy().tolist() == [[1000, 0.8], [5000, 0.7]]
+    with pytest.raises(ValueError, match="none of the 6 runs is finished"):
+        best_configurations(sweep.assign(finished=False)[:6])
+
+
+def test_settings_differ_within_an_agent(sweep):
+    """That two agents have different step sizes is no sweep over step sizes."""
+    assert differing_settings(sweep) == ["lam"]
