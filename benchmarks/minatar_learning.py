@@ -83,7 +83,7 @@ def run(
     for first in tqdm(range(0, steps, chunk), desc=f"{game} {' '.join(variants)}", mininterval=1):
         records = runs.advance(min(chunk, steps - first))
         returns = np.asarray(records.episode_return)
-        bad = ~(np.abs(np.asarray(records.td_error)) < DIVERGED)
+        bad = ~(np.abs(np.asarray(records.metrics["td_error"])) < DIVERGED)
         for i in np.flatnonzero(bad.any(axis=1) & (diverged_at < 0)):
             diverged_at[i] = first + int(np.argmax(bad[i])) + 1
         row, t = np.nonzero(np.asarray(records.ended))

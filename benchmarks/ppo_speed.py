@@ -13,17 +13,15 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from typing import Any
 
 import gymnasium
 import jax
 import numpy as np
 
-from eligrad.engines.engine import make_engine
-from eligrad.engines.multiprocess import Crew
+from eligrad.agents import registry
 from eligrad.envs import make
-from eligrad.runs import config as planning
 from eligrad.runs.config import Plan
+from eligrad.training.build import build_engine
 
 TASKS = ("HalfCheetah-v4", "Hopper-v4", "Walker2d-v4", "Ant-v4")
 ROLLOUT = 2048
@@ -48,15 +46,12 @@ def bare(task: str) -> Callable[[], int]:
 
 def ours(agent: str, task: str, seeds: int, processes: int) -> Callable[[], int]:
     """One rollout and its update, of all seeds."""
-    settings = planning.make_settings(agent, {})
+    settings = registry.make_settings(agent, {})
     env = make(task)
-    made = planning.make_agent(agent, settings, env)
-    if processes > 1:
-        each = list(range(seeds))
-        plan = Plan(agent, settings, task, None, {}, each, ROLLOUT, ROLLOUT, ROLLOUT)
-        engine: Any = Crew(plan, processes, made, env)
-    else:
-        engine = make_engine(made, env, (), list(range(seeds)))
+    made = registry.build(agent, settings, env)
+    each = list(range(seeds))
+    plan = Plan(agent, settings, task, None, {}, each, ROLLOUT, ROLLOUT, ROLLOUT)
+    engine = build_engine(plan, made, env, processes)
 
     def run() -> int:
         engine.advance(ROLLOUT)

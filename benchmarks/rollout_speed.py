@@ -11,9 +11,9 @@ import time
 import jax
 import numpy as np
 
+from eligrad.agents import registry
 from eligrad.engines import Rollouts
 from eligrad.envs import Environment, make
-from eligrad.runs import config as planning
 
 ROLLOUTS, REPEATS = 4, 3
 
@@ -30,11 +30,11 @@ def main() -> None:
     for count in arguments.seeds:
         rates = {}
         for name in ("ppo", "gradient-ppo"):
-            settings = planning.make_settings(name, {"num_envs": arguments.num_envs})
-            agent = planning.make_agent(name, settings, env)
+            settings = registry.make_settings(name, {"num_envs": arguments.num_envs})
+            agent = registry.build(name, settings, env)
             seeds = np.arange(count)
             runs = Rollouts(agent, env, env.default_params(), seeds, 1000 + seeds)
-            steps = ROLLOUTS * settings["rollout"]
+            steps = ROLLOUTS * settings.rollout
             seconds = []
             for _ in range(REPEATS + 1):
                 began = time.perf_counter()

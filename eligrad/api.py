@@ -13,7 +13,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,31 +21,35 @@ import numpy as np
 import pandas as pd
 
 from eligrad._base.checks import whole_number
-from eligrad.agents import PRESETS, TITLES, Network
+from eligrad.agents import registry
 from eligrad.engines.stream import spread
-from eligrad.rules import _checks as check
-from eligrad.runs import config as planning
-from eligrad.runs.config import EXPLORATION_FRACTION, World
-from eligrad.runs.fit import check_networks
+from eligrad.envs import Environment, HostEnvironment
+from eligrad.envs.registry import as_environment, change_params, plain_params
+from eligrad.runs.config import CHUNK, Plan, chunk_for, each_seed, grown
 from eligrad.runs.summary import best_run
 from eligrad.training import Callback, Session, archive, prepare
+from eligrad.training.build import environment_of
 from eligrad.training.evaluation import LIMIT, choose, evaluate
 
-Networks = Network | tuple[Network, Network]
+Env = str | Environment | HostEnvironment | Callable[..., Any]
+L = TypeVar("L", bound="Learner")
 
 
 class Learner:
-    """An agent and its environment; `seeds` of them, each with a life of its own.
+    """An agent and its environment; `seeds` of them, each independent of the others.
 
-    `env` is a name for `eligrad.envs.make`, an environment, or a Gymnasium class or a function that
-    makes one. Settings are those of the agent's config, which `eligrad.agents.PRESETS` shows; one
-    that is a number may be a list with a value for each seed. `env_params` changes numbers of a JAX
-    environment, by their names. ε of a streaming agent falls over `exploration_fraction` of the
-    steps of the first `learn`, unless `exploration_steps` is set.
-
-    `network` is one of your own, which gives a value for each action. PPO and Gradient PPO take
-    two, `(policy, critic)`: a logit for each action, or a mean for each of its entries; and one
-    value.
+    Args:
+        env: a name for `eligrad.envs.make`, an environment, or a Gymnasium class or a function that
+            makes one.
+        seeds: how many, or a list of them.
+        network: one of your own, which gives a value for each action. PPO and Gradient PPO take
+            two, `(policy, critic)`: a logit for each action, or a mean for each of its entries; and
+            one value.
+        max_episode_steps: truncate episodes after so many steps.
+        env_params: changes of a JAX environment's numbers, by name.
+        settings: those of the agent's settings class, by name; a number may be a list with a value
+            for each seed. ε of a streaming agent falls over the share `exploration_fraction` of the
+            steps of the first `learn`, unless `exploration_steps` is given.
     """
 
     preset: ClassVar[str]
@@ -53,77 +57,51 @@ class Learner:
 
     def __init__(
         self,
-        env: str | World | Callable[..., Any],
+        env: Env,
         *,
         seeds: int | Sequence[int] | np.ndarray = 1,
-        network: Networks | None = None,
+        network: Any = None,
         max_episode_steps: int | None = None,
         env_params: dict[str, Any] | None = None,
-        exploration_fraction: float | None = None,
         **settings: Any,
     ) -> None:
-        self._env = env
-        self._exploration = EXPLORATION_FRACTION
-        if exploration_fraction is not None:
-            if not self._streams() or "exploration_steps" in settings:
-                raise ValueError(
-                    f"exploration_fraction is {exploration_fraction}; it is for streaming agents, "
-                    "and goes without exploration_steps"
-                )
-            check.within("exploration_fraction", exploration_fraction, 0.0, 1.0)
-            self._exploration = exploration_fraction
+        self._env, self._network, self._settings = env, network, settings
         self._options: dict[str, Any] = {
-            "seeds": planning.each_seed(seeds),
+            "seeds": each_seed(seeds),
             "max_episode_steps": max_episode_steps,
-            "env_params": planning.plain_params(env_params),
+            "env_params": plain_params(env_params),
         }
-        self._settings = settings
         self._session: Session | None = None
         self._run, self._remembered, self._predictions = 0, None, 0
         # Refused now, not when an hour of something else has passed.
-        complete = planning.make_settings(self.preset, settings, len(self._options["seeds"]))
-        self._world = planning.make_world(env, max_episode_steps)
+        config = registry.make_settings(self.preset, settings, runs=len(self._options["seeds"]))
+        self._world = as_environment(env, max_episode_steps)
         if env_params:
-            planning.make_params(self._world, self._options["env_params"])
-        self._networks = self._own(network)
-        agent = planning.make_agent(self.preset, complete, self._world, self._networks)
-        if self._networks:
-            check_networks(agent, self._world)
-
-    @classmethod
-    def _streams(cls) -> bool:
-        return not hasattr(PRESETS[cls.preset], "rollout")
-
-    @classmethod
-    def _own(cls, network: Any) -> tuple[Network, ...]:
-        """The networks that were given; none, or as many as the agent has."""
-        if network is None:
-            return ()
-        if cls._streams():
-            return (network,)
-        if not isinstance(network, tuple) or len(network) != 2:
-            raise ValueError(
-                f"network is {network!r}; {cls.__name__} has two: (policy, critic) is accepted"
-            )
-        return network
+            change_params(self._world, self._options["env_params"])
+        registry.build(self.preset, config, self._world, network)
 
     def learn(
-        self,
+        self: L,
         total_timesteps: int | float,
         *,
         progress_bar: bool = False,
         callback: Callback | Sequence[Callback] | None = None,
         out: str | Path | None = None,
-    ) -> Learner:
+    ) -> L:
         """Trains every seed for so many more steps.
 
-        `out` is a new folder for metrics, checkpoints and a curve, to be named in the first call.
-        Each callback gets the `Session` after each chunk; one that returns False ends training.
+        Args:
+            total_timesteps: environment steps of each seed.
+            progress_bar: whether to draw one.
+            callback: one or several; each gets the `Session` after each chunk, and one that returns
+                False ends training.
+            out: a new folder for metrics, checkpoints and a curve, to be named in the first call.
         """
         steps = whole_number("total_timesteps", total_timesteps)
         callbacks = _callbacks(callback)
         if self._session is None:
-            self._session = self._begin(steps, out)
+            options: dict[str, Any] = {**self._options, **self._settings, "network": self._network}
+            self._session = prepare(self.preset, self._env, steps=steps, out=out, **options)
         elif out is not None:
             raise ValueError(f"out is {out}; a folder is named in the first call of learn only")
         else:
@@ -131,17 +109,6 @@ class Learner:
         self._session.show_progress, self._session.callbacks = progress_bar, callbacks
         self._session.run()
         return self
-
-    def _begin(self, steps: int, out: str | Path | None) -> Session:
-        options: dict[str, Any] = {"steps": steps, "out": out, **self._options}
-        if not self._networks:
-            options["exploration_fraction"] = self._exploration
-            return prepare(self.preset, self._env, **options, **self._settings)
-        explored = {"exploration_steps": self._exploration * steps} if self._streams() else {}
-        settings = explored | self._settings
-        settings = planning.make_settings(self.preset, settings, len(options["seeds"]))
-        agent = planning.make_agent(self.preset, settings, self._world, self._networks)
-        return prepare(agent, self._env, **options)
 
     @property
     def session(self) -> Session:
@@ -160,7 +127,7 @@ class Learner:
         """All episodes so far: run, seed, step, return, length."""
         return self.session.tables().episodes.to_pandas()
 
-    def best(self) -> Learner:
+    def best(self: L) -> L:
         """From now on acts as the seed whose last episodes had the highest mean return."""
         session = self.session
         self._run = best_run(session.tables(), session.plan.seeds, session.step)
@@ -223,7 +190,7 @@ class Learner:
             episodes=episodes,
             seed=seed,
             greedy=deterministic,
-            params=planning.make_params(session.env, session.plan.env_params),
+            params=change_params(session.env, session.plan.env_params),
             max_steps=max_steps,
         )
         return pd.DataFrame(
@@ -239,22 +206,15 @@ class Learner:
         archive.save(self.session, path, learner=self.preset)
 
     @classmethod
-    def load(
-        cls,
-        path: str | Path,
-        *,
-        env: str | World | Callable[..., Any] | None = None,
-        network: Networks | None = None,
-    ) -> Learner:
+    def load(cls: type[L], path: str | Path, *, env: Env | None = None, network: Any = None) -> L:
         """What `save` wrote, or a copy of what is in a run folder, which stays as it is.
 
         A network or an environment made by hand must be given again.
         """
         plan, preset = archive.read_plan(path), archive.preset_of(path)
         if preset not in (cls.preset, None):
-            raise ValueError(
-                f"{path} holds {TITLES[preset]}; load it with eligrad.load, or as what it is"
-            )
+            title = registry.title_of(preset)
+            raise ValueError(f"{path} holds {title}; load it with eligrad.load, or as what it is")
         if (plan.agent is None) != (network is not None):
             raise ValueError(
                 f"{path} holds an agent with "
@@ -264,14 +224,16 @@ class Learner:
                     else "eligrad's own network: pass no other"
                 )
             )
-        agent, networks = None, cls._own(network)
-        if networks:
-            env = planning.world_of(plan, Path(path), env)
-            agent = planning.make_agent(cls.preset, plan.settings, env, networks)
+        agent = None
+        if network is not None:
+            env = environment_of(plan, Path(path), env)
+            runs = len(plan.seeds)
+            config = registry.make_settings(cls.preset, plan.to_json()["settings"], runs=runs)
+            agent = registry.build(cls.preset, config, env, network)
         learner = cls.__new__(cls)
         learner._session = session = archive.load(path, agent=agent, env=env)
         learner._env = learner._world = session.env
-        learner._networks, learner._options, learner._settings = networks, {}, {}
+        learner._network, learner._options, learner._settings = network, {}, {}
         learner._run, learner._remembered, learner._predictions = 0, None, 0
         return learner
 
@@ -291,12 +253,12 @@ def _callbacks(callback: Any) -> list[Callback]:
     return given
 
 
-def _longer(plan: planning.Plan, steps: int) -> planning.Plan:
+def _longer(plan: Plan, steps: int) -> Plan:
     """The plan with more steps, and with larger chunks where a short beginning made them small."""
-    if plan.rollout == 1 and plan.chunk < planning.CHUNK // 2:
-        chunk = planning.chunk_for(steps)
+    if plan.rollout == 1 and plan.chunk < CHUNK // 2:
+        chunk = chunk_for(steps)
         plan = dataclasses.replace(plan, chunk=chunk, checkpoint_every=chunk)
-    return planning.grown(plan, steps)
+    return grown(plan, steps)
 
 
 @functools.partial(jax.jit, static_argnums=4)
@@ -359,17 +321,21 @@ class GradientPPO(Learner):
     preset = "gradient-ppo"
 
 
-LEARNERS: dict[str, type[Learner]] = {
-    each.preset: each
-    for each in (
-        QRC, QC, GQ2, QLambda, SarsaLambda, ExpectedSarsaLambda, StreamQ, PPO, GradientPPO,
-    )
-}  # fmt: skip
+def learner(name: str) -> type[Learner]:
+    """The class of a registered agent, also of one of your own: `learner("my-agent")(env)`."""
+    title = registry.get(name).title
+    for known in Learner.__subclasses__():
+        if known.preset == name:
+            return known
+    return type(title, (Learner,), {"preset": name, "__doc__": f"{title}."})
 
 
-def load(path: str | Path, **made: Any) -> Learner:
-    """What any learner's `save` wrote, or a copy of what is in a run folder, as what it was."""
+def load(path: str | Path, *, env: Env | None = None, network: Any = None) -> Learner:
+    """What any learner's `save` wrote, or a copy of what is in a run folder, as what it was.
+
+    A network or an environment made by hand must be given again.
+    """
     name = archive.preset_of(path)
     if name is None:
         raise ValueError(f"{path} holds an agent made by hand; load it as what it is, QRC.load say")
-    return LEARNERS[name].load(path, **made)
+    return learner(name).load(path, env=env, network=network)

@@ -8,8 +8,8 @@ import pytest
 
 import eligrad
 from eligrad import api as facade
-from eligrad.agents import from_equinox
-from eligrad.api import LEARNERS
+from eligrad.agents import AGENTS, from_equinox
+from eligrad.api import learner
 from eligrad.nets import streaming_mlp, tanh_mlp
 from eligrad.runs.checkpoint import CheckpointError
 from eligrad.runs.folder import RunFolder
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 def make(preset: str, env: str = "CartPole-v1", **options) -> eligrad.Learner:
     """A learner that is quick to train."""
     small = SMALL_ROLLOUT if preset in ROLLOUT_AGENTS else {}
-    return LEARNERS[preset](env, **small, **options)
+    return learner(preset)(env, **small, **options)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ BREAKOUT = "MinAtar/Breakout-v1"
 
 @pytest.mark.parametrize(
     "preset",
-    [p if p in DAILY else pytest.param(p, marks=pytest.mark.nightly) for p in LEARNERS],
+    [p if p in DAILY else pytest.param(p, marks=pytest.mark.nightly) for p in AGENTS],
 )
 def test_every_agent_learns_acts_and_goes_on(preset, tmp_path):
     agent = make(preset, seeds=2).learn(128)
@@ -164,10 +164,10 @@ def test_two_networks_of_ones_own_for_ppo(tmp_path):
     small = (tanh(2, 0.01, (8,)), tanh(1, 1.0, (8,)))
     with pytest.raises(CheckpointError, match=r"own\.npz"):
         eligrad.load(tmp_path / "own.npz", network=small)
-    loaded = eligrad.load(tmp_path / "own.npz", network=same._networks).learn(64)
+    loaded = eligrad.load(tmp_path / "own.npz", network=same._network).learn(64)
     assert type(loaded) is eligrad.PPO
     assert loaded.episodes.equals(default.episodes)
-    with pytest.raises(ValueError, match=r"PPO has two: \(policy, critic\) is accepted"):
+    with pytest.raises(ValueError, match=r"a pair \(policy, critic\) is accepted"):
         make("ppo", network=small[0])
     with pytest.raises(ValueError, match=r"policy\.network.* a logit for each action"):
         make("ppo", network=small[::-1])
@@ -201,7 +201,7 @@ def test_a_run_folder_loads_as_a_copy(tmp_path):
 @pytest.mark.parametrize(("given", "settings"), [({}, 20), ({"exploration_fraction": 0.5}, 50)])
 def test_exploration_falls_over_a_share_of_the_first_steps(given, settings):
     agent = make("qrc", "Probe/OffPolicy-v0", **given)
-    assert agent._begin(100, None).plan.settings["exploration_steps"] == settings
+    assert agent.learn(100).session.plan.settings.exploration_steps == settings
 
 
 @pytest.mark.parametrize("callback", [3, StopAtReturn, [None]])

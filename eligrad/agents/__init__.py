@@ -1,24 +1,33 @@
-"""Agents: pure `init`, `act` and `update` over one pytree of a state."""
+"""Agents: pure `init`, `act` and `update` (or `learn`) over one pytree of a state."""
 
 from eligrad.agents.gradient_ppo import GradientPPO, GradientPPOConfig
 from eligrad.agents.network import Network, default_network, from_equinox, ppo_network
 from eligrad.agents.policies import DiscretePolicy, GaussianPolicy, Policy
-from eligrad.agents.ppo import PPO, ActorCritic, ActorCriticConfig, PPOConfig, PPOState, Rollout
-from eligrad.agents.presets import PRESETS, TITLES
+from eligrad.agents.ppo import PPO, ActorCritic, ActorCriticConfig, PPOConfig, PPOState
+from eligrad.agents.protocol import (
+    Agent,
+    Inspection,
+    Rollout,
+    RolloutAgent,
+    StreamingAgent,
+    Transition,
+)
 from eligrad.agents.q_lambda import QLambda, QLambdaConfig, QLambdaState
-from eligrad.agents.streaming import Experience, Signals, StreamingAgent
+from eligrad.agents.registry import AGENTS, PRESETS, TITLES, make_settings, register
 
 __all__ = [
+    "AGENTS",
     "PPO",
     "PRESETS",
     "TITLES",
     "ActorCritic",
     "ActorCriticConfig",
+    "Agent",
     "DiscretePolicy",
-    "Experience",
     "GaussianPolicy",
     "GradientPPO",
     "GradientPPOConfig",
+    "Inspection",
     "Network",
     "PPOConfig",
     "PPOState",
@@ -27,9 +36,12 @@ __all__ = [
     "QLambdaConfig",
     "QLambdaState",
     "Rollout",
-    "Signals",
+    "RolloutAgent",
     "StreamingAgent",
+    "Transition",
     "default_network",
     "from_equinox",
+    "make_settings",
     "ppo_network",
+    "register",
 ]

@@ -22,12 +22,11 @@ from eligrad.agents.ppo import (
     ActorCritic,
     ActorCriticConfig,
     Batch,
-    Diagnostics,
     Networks,
-    Rollout,
     check_count,
     check_divides,
 )
+from eligrad.agents.protocol import Metrics, Rollout
 from eligrad.rules import _checks as check
 
 
@@ -100,7 +99,7 @@ class GradientPPO(ActorCritic):
 
     def _criticise(
         self, networks: Networks, batch: Batch, ratio: Float[Array, "units time"]
-    ) -> tuple[Float[Array, ""], Float[Array, "units time"], Diagnostics]:
+    ) -> tuple[Float[Array, ""], Float[Array, "units time"], Metrics]:
         """The critic's loss and h's, the advantages for the policy, and what there is to tell."""
         c, rule, seen = self.config, self._rule, batch.rollout
         value, following = self._values_along(networks.critic, seen)
@@ -127,12 +126,12 @@ class GradientPPO(ActorCritic):
         loss = jnp.mean(jax.vmap(loss_along)(value, following, h, rho, seen))
         error = rules.td_error(value, seen.reward, self._discount(seen), following)
         error = jax.lax.stop_gradient(jax.vmap(self._lambda_errors)(error, seen, rho))
-        told = {"lambda_error": jnp.sqrt(jnp.mean(jnp.square(error)))}
+        metrics = {"lambda_error": jnp.sqrt(jnp.mean(jnp.square(error)))}
         if rule.has_auxiliary:
-            told["abs_h"] = jnp.mean(jnp.abs(h))
+            metrics["abs_h"] = jnp.mean(jnp.abs(h))
             # The projected Bellman error is the maximum of this over all h.
-            told["pbe"] = jnp.mean(2.0 * error * h - jnp.square(h))
-        return loss, error if c.advantage == "fresh" else batch.advantage, told
+            metrics["pbe"] = jnp.mean(2.0 * error * h - jnp.square(h))
+        return loss, error if c.advantage == "fresh" else batch.advantage, metrics
 
     def _values_along(self, critic: PyTree, seen: Rollout) -> tuple[Array, Array]:
         """Values of both ends of every transition.

@@ -9,18 +9,30 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from eligrad import normalize, rules
 from eligrad._number import Leaf
-from eligrad.agents.network import Network
-from eligrad.agents.policies import Policy, over_batch
-from eligrad.agents.streaming import Experience, Perception, Seen
+from eligrad.agents.fit import check_network
+from eligrad.agents.network import Network, ppo_network
+from eligrad.agents.policies import DiscretePolicy, GaussianPolicy, Policy, over_batch
+from eligrad.agents.protocol import (
+    DIVERGED,
+    Inspection,
+    Metrics,
+    Rollout,
+    RolloutAgent,
+    Transition,
+)
+from eligrad.agents.streaming import Perception, Seen
+from eligrad.envs.spaces import Discrete
 from eligrad.rules import _checks as check
 
 STATIC = {"static": True}
@@ -121,19 +133,6 @@ class PPOState(NamedTuple):
     """Environment steps learned from."""
 
 
-class Rollout(NamedTuple):
-    """What was done and seen, normalised as it was seen then: leading axes [time, envs]."""
-
-    observation: Float[Array, "time envs ..."]
-    action: Shaped[Array, "time envs ..."]
-    """As the policy sampled it."""
-    reward: Float[Array, "time envs"]
-    terminated: Bool[Array, "time envs"]
-    truncated: Bool[Array, "time envs"]
-    next_observation: Float[Array, "time envs ..."]
-    """Where the action led: bootstrapped from."""
-
-
 class Batch(NamedTuple):
     """Units of a rollout, with what was known of them when it ended; leading axes [units, …]."""
 
@@ -144,13 +143,12 @@ class Batch(NamedTuple):
     """The TD(λ) error along the whole rollout, also known as GAE."""
 
 
-Diagnostics = dict[str, Float[Array, ""]]
-
-
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class ActorCritic:
+class ActorCritic(RolloutAgent):
     """All of the agent but the critic's loss: pure `init`, `act`, `perceive` and `learn`."""
+
+    progress_metrics = ("approximate_kl", "explained_variance")
 
     config: ActorCriticConfig
     policy: Policy = dataclasses.field(metadata=STATIC)
@@ -176,6 +174,14 @@ class ActorCritic:
         actor_key, critic_key, _ = jax.random.split(key, 3)
         return Networks(self.policy.init(actor_key), self.critic.init(critic_key, 0.0), None)
 
+    def noise(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
+        """The random numbers for `shape` actions."""
+        return self.policy.noise(key, shape)
+
+    def actor(self, state: PPOState) -> PyTree:
+        """The policy's parameters."""
+        return state.networks.actor
+
     def act(
         self, actor: PyTree, observation: Float[Array, "envs ..."], noise: Float[Array, "envs ..."]
     ) -> tuple[Array, Array]:
@@ -199,18 +205,18 @@ class ActorCritic:
         seen = normalize.normalize(stats, observation, clip=OBSERVATION_CLIP)
         return self.policy(state.networks.actor, seen)
 
-    def perceive(self, perception: Perception, experience: Experience) -> tuple[Perception, Seen]:
+    def perceive(self, perception: Perception, transition: Transition) -> tuple[Perception, Seen]:
         """Takes in what all environments answered; what is acted on is counted once."""
-        ended = experience.terminated | experience.truncated
+        ended = transition.terminated | transition.truncated
         rewards = normalize.update_reward_scale(
-            perception.rewards, experience.reward, ended, self.config.gamma
+            perception.rewards, transition.reward, ended, self.config.gamma
         )
-        stats = normalize.update_batch(perception.observations, experience.observation)
-        reward = normalize.scale_reward(rewards, experience.reward)
+        stats = normalize.update_batch(perception.observations, transition.observation)
+        reward = normalize.scale_reward(rewards, transition.reward)
         return Perception(stats, rewards), Seen(
             jnp.clip(reward, -REWARD_CLIP, REWARD_CLIP),
-            normalize.normalize(stats, experience.next_observation, clip=OBSERVATION_CLIP),
-            normalize.normalize(stats, experience.observation, clip=OBSERVATION_CLIP),
+            normalize.normalize(stats, transition.next_observation, clip=OBSERVATION_CLIP),
+            normalize.normalize(stats, transition.observation, clip=OBSERVATION_CLIP),
         )
 
     def interrupt(self, state: PPOState, observation: Shaped[Array, "envs ..."]) -> PPOState:
@@ -223,9 +229,58 @@ class ActorCritic:
             observation=normalize.normalize(stats, observation, clip=OBSERVATION_CLIP),
         )
 
+    def diverged(self, metrics: dict[str, np.ndarray]) -> Bool[np.ndarray, "runs rollouts"]:
+        """Where TD(λ) errors are beyond all bounds, or the policy is lost."""
+        wild = ~(metrics["lambda_error"] <= DIVERGED)
+        # A policy can be lost while its critic is well.
+        return wild | np.isnan(metrics["approximate_kl"])
+
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuses networks that do not fit."""
+        policy = self.policy
+        if isinstance(policy, DiscretePolicy):
+            actions = getattr(action_space, "n", "continuous")
+            if policy.choices != actions:
+                raise ValueError(
+                    f"policy chooses among {policy.choices} actions; there are {actions}"
+                )
+            check_network(
+                "policy.network", policy.network, observation_space, policy.choices,
+                "a logit for each action",
+            )  # fmt: skip
+        elif isinstance(policy, GaussianPolicy):
+            check_network(
+                "policy.network", policy.network, observation_space, len(policy.low),
+                "a mean for each action entry",
+            )  # fmt: skip
+        check_network("critic", self.critic, observation_space, 1, "the value of a state")
+
+    def inspect(self, state: PPOState, observations: Any, actions: Any, rewards: Any) -> Inspection:
+        """State values and h along an episode."""
+        del actions
+
+        @jax.jit
+        def along(params: PyTree, observations: Array) -> Array:
+            stats = state.perception.observations
+            seen = normalize.normalize(stats, observations, clip=OBSERVATION_CLIP)
+            return self._values(params, seen, axes=1)
+
+        seen = jnp.asarray(observations)
+        values = np.asarray(along(state.networks.critic, seen), np.float64)
+        h = state.networks.auxiliary
+        scaled = normalize.scale_reward(state.perception.rewards, jnp.asarray(rewards, jnp.float32))
+        return Inspection(
+            values=values[:-1],
+            next_values=values[1:],
+            h=None if h is None else np.asarray(along(h, seen), np.float64)[:-1],
+            rewards=np.clip(np.asarray(scaled, np.float64), -REWARD_CLIP, REWARD_CLIP),
+            discount=float(np.asarray(self.config.gamma)),
+            of_actions=False,
+        )
+
     def learn(
         self, state: PPOState, rollout: Rollout, key: PRNGKeyArray
-    ) -> tuple[PPOState, Diagnostics]:
+    ) -> tuple[PPOState, Metrics]:
         """All epochs of one update; perception and observation are the caller's to renew."""
         c = self.config
         batch = jax.tree.map(self._cut, self._assess(state.networks, rollout))
@@ -233,26 +288,28 @@ class ActorCritic:
         keys = jax.random.split(key, c.epochs)
         orders = jax.vmap(lambda key: jax.random.permutation(key, units))(keys)
 
-        def descend(carry: Any, places: Int[Array, " units"]) -> tuple[Any, Diagnostics]:
+        def descend(carry: Any, places: Int[Array, " units"]) -> tuple[Any, Metrics]:
             networks, optimizers, ended = carry
             minibatch = jax.tree.map(lambda array: array[places], batch)
-            gradient, told = jax.grad(self._loss, has_aux=True)(networks, minibatch)
-            ended |= (c.target_kl > 0) & (told["approximate_kl"] > c.target_kl)
+            gradient, metrics = jax.grad(self._loss, has_aux=True)(networks, minibatch)
+            ended |= (c.target_kl > 0) & (metrics["approximate_kl"] > c.target_kl)
             moved = self._move(networks, optimizers, gradient, state.step)
             networks, optimizers = jax.tree.map(
                 lambda old, new: jnp.where(ended, old, new), (networks, optimizers), moved
             )
             norms = {f"{name}_gradient_norm": _norm(g) for name, g in gradient._asdict().items()}
-            told |= norms | {"applied": (~ended).astype(jnp.float32)}
-            return (networks, optimizers, ended), told
+            metrics |= norms | {"applied": (~ended).astype(jnp.float32)}
+            return (networks, optimizers, ended), metrics
 
         begun = (state.networks, state.optimizers, jnp.zeros((), bool))
-        (networks, optimizers, _), told = jax.lax.scan(descend, begun, orders.reshape(-1, together))
-        told = {name: jnp.mean(values) for name, values in told.items()}
+        (networks, optimizers, _), metrics = jax.lax.scan(
+            descend, begun, orders.reshape(-1, together)
+        )
+        metrics = {name: jnp.mean(values) for name, values in metrics.items()}
         target = batch.value + batch.advantage
-        told["explained_variance"] = 1.0 - jnp.var(batch.advantage) / jnp.var(target)
+        metrics["explained_variance"] = 1.0 - jnp.var(batch.advantage) / jnp.var(target)
         step = state.step + jnp.int32(c.rollout)
-        return state._replace(networks=networks, optimizers=optimizers, step=step), told
+        return state._replace(networks=networks, optimizers=optimizers, step=step), metrics
 
     def _assess(self, networks: Networks, rollout: Rollout) -> Batch:
         """The rollout with the old policy's log-probabilities, values and advantages."""
@@ -267,19 +324,19 @@ class ActorCritic:
         """Cuts an array of the rollout into the units that minibatches are drawn from."""
         return array.reshape(-1, *array.shape[2:])
 
-    def _loss(self, networks: Networks, batch: Batch) -> tuple[Float[Array, ""], Diagnostics]:
+    def _loss(self, networks: Networks, batch: Batch) -> tuple[Float[Array, ""], Metrics]:
         """The policy's loss and the critic's; no parameter is in both."""
         c = self.config
         seen = batch.rollout
         policy = over_batch(self.policy, seen.reward.ndim)(networks.actor, seen.observation)
         log_ratio = policy.log_prob(seen.action) - batch.log_prob
         ratio = jnp.exp(log_ratio)
-        critic_loss, advantage, told = self._criticise(networks, batch, ratio)
+        critic_loss, advantage, metrics = self._criticise(networks, batch, ratio)
         advantage = _standardise(jax.lax.stop_gradient(advantage))
         clipped = jnp.clip(ratio, 1.0 - c.clip, 1.0 + c.clip)
         policy_loss = -jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
         entropy = jnp.mean(policy.entropy())
-        return policy_loss - c.entropy_bonus * entropy + critic_loss, told | {
+        return policy_loss - c.entropy_bonus * entropy + critic_loss, metrics | {
             "policy_loss": policy_loss,
             "critic_loss": critic_loss,
             "entropy": entropy,
@@ -289,7 +346,7 @@ class ActorCritic:
 
     def _criticise(
         self, networks: Networks, batch: Batch, ratio: Float[Array, "..."]
-    ) -> tuple[Float[Array, ""], Float[Array, "..."], Diagnostics]:
+    ) -> tuple[Float[Array, ""], Float[Array, "..."], Metrics]:
         """The critic's loss, the advantages for the policy, and what there is to tell."""
         raise NotImplementedError(f"{type(self).__name__} must define _criticise")
 
@@ -348,7 +405,7 @@ class PPO(ActorCritic):
 
     def _criticise(
         self, networks: Networks, batch: Batch, ratio: Float[Array, "..."]
-    ) -> tuple[Float[Array, ""], Float[Array, "..."], Diagnostics]:
+    ) -> tuple[Float[Array, ""], Float[Array, "..."], Metrics]:
         """The critic's loss, the advantages for the policy, and what there is to tell."""
         del ratio
         c = self.config
@@ -359,8 +416,8 @@ class PPO(ActorCritic):
         loss = jnp.where(
             jnp.asarray(c.value_clip) > 0, jnp.maximum(loss, jnp.square(near - target)), loss
         )
-        told = {"lambda_error": jnp.sqrt(jnp.mean(jnp.square(batch.advantage)))}
-        return 0.5 * jnp.mean(loss), batch.advantage, told
+        metrics = {"lambda_error": jnp.sqrt(jnp.mean(jnp.square(batch.advantage)))}
+        return 0.5 * jnp.mean(loss), batch.advantage, metrics
 
 
 _optimizer = optax.scale_by_adam(eps=ADAM_EPSILON)
@@ -387,3 +444,29 @@ def check_divides(name: str, value: int, whole_name: str, whole: int) -> None:
         raise ValueError(
             f"{name} is {value} and {whole_name} {whole}; {name} must divide {whole_name}"
         )
+
+
+def make_actor_critic(agent: type[ActorCritic]) -> Callable[..., ActorCritic]:
+    """A builder of PPO or of its kin for an environment's spaces; see `registry.register`."""
+
+    def build(
+        config: Any, observation_space: Any, action_space: Any, network: Any = None
+    ) -> ActorCritic:
+        shape = tuple(observation_space.shape)
+        if network is None:
+            network = (None, ppo_network(shape, 1, output_gain=1.0))
+        if not isinstance(network, tuple) or len(network) != 2:
+            raise ValueError(f"network is {network!r}; a pair (policy, critic) is accepted")
+        policy, critic = network
+        if isinstance(action_space, Discrete):
+            actions = action_space.n
+            policy = policy or ppo_network(shape, actions, output_gain=0.01)
+            return agent(config, DiscretePolicy(policy, actions), critic)
+        low, high = (
+            tuple(np.broadcast_to(bound, action_space.shape).astype(float).ravel().tolist())
+            for bound in (action_space.low, action_space.high)
+        )
+        policy = policy or ppo_network(shape, len(low), output_gain=0.01)
+        return agent(config, GaussianPolicy(policy, low, high, action_space.shape), critic)
+
+    return build

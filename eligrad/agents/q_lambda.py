@@ -22,13 +22,14 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from eligrad import normalize, optim, rules
 from eligrad._number import Leaf, Number
-from eligrad.agents.network import Network
+from eligrad.agents.fit import check_network, number_of_actions
+from eligrad.agents.network import Network, default_network
+from eligrad.agents.policies import over_batch
+from eligrad.agents.protocol import Inspection, Metrics, StreamingAgent, Transition
 from eligrad.agents.streaming import (
     Choice,
-    Experience,
     Perception,
     Seen,
-    Signals,
     epsilon_greedy,
     epsilon_greedy_probabilities,
     first_sight,
@@ -119,8 +120,10 @@ AuxiliaryLoss = Callable[[PyTree, Float[Array, "..."], Seen], Float[Array, ""]]
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class QLambda:
+class QLambda(StreamingAgent):
     """The agent: pure `init`, `act` and `update` over `QLambdaState`."""
+
+    progress_metrics = ("epsilon",)
 
     config: QLambdaConfig
     network: Network = dataclasses.field(metadata=STATIC)
@@ -220,14 +223,14 @@ class QLambda:
         return self.network.apply(state.w, seen)
 
     def update(
-        self, state: QLambdaState, experience: Experience, key: PRNGKeyArray
-    ) -> tuple[QLambdaState, Signals]:
+        self, state: QLambdaState, transition: Transition, key: PRNGKeyArray
+    ) -> tuple[QLambdaState, Metrics]:
         """One step of learning from the transition that `state.action` led to."""
         c, rule = self.config, self._rule
-        ended = experience.terminated | experience.truncated
+        ended = transition.terminated | transition.truncated
         # The barrier keeps the compiler from normalising again for each of the uses that follow.
         perception, seen = jax.lax.optimization_barrier(
-            perceive(state.perception, experience, c.gamma)
+            perceive(state.perception, transition, c.gamma)
         )
 
         q_tm1, pull_tm1 = jax.vjp(lambda w: self.network.apply(w, state.observation), state.w)
@@ -237,7 +240,7 @@ class QLambda:
         weights_t = self._target_weights(q_t, following.action, next_step)
         weights_tm1 = _one_hot(state.action, q_tm1)
 
-        discount = jnp.where(experience.terminated, 0.0, jnp.asarray(c.gamma, jnp.float32))
+        discount = jnp.where(transition.terminated, 0.0, jnp.asarray(c.gamma, jnp.float32))
         value = jnp.sum(weights_tm1 * q_tm1)
         delta = rules.td_error(value, seen.reward, discount, jnp.sum(weights_t * q_t))
         auxiliary: dict[str, Any] = {}
@@ -305,7 +308,64 @@ class QLambda:
             )
         if c.target == "sarsa":
             state = state._replace(action=following.action, greedy=following.greedy)
-        return state, Signals(delta, value, auxiliary.get("h_tm1", jnp.zeros((), jnp.float32)))
+        metrics = {"td_error": delta, "value": value, "epsilon": self.epsilon(next_step)}
+        if rule.has_auxiliary:
+            metrics["h"] = auxiliary["h_tm1"]
+        return state, metrics
+
+    def report(self, metrics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The columns of a chunk: size of TD errors, mean value, ε at its end, size of h."""
+        size = np.abs(metrics["td_error"].astype(np.float64))
+        with np.errstate(over="ignore", invalid="ignore"):
+            columns = {
+                "mean_abs_td_error": size.mean(axis=1),
+                "max_abs_td_error": size.max(axis=1),
+                "epsilon": metrics["epsilon"][:, -1],
+                "mean_value": metrics["value"].mean(axis=1),
+            }
+            if "h" in metrics:
+                columns["mean_abs_h"] = np.abs(metrics["h"].astype(np.float64)).mean(axis=1)
+        return columns
+
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuses continuous actions, and a network that does not fit."""
+        actions = number_of_actions(action_space)
+        check_network("network", self.network, observation_space, actions, "one for each action")
+
+    def inspect(
+        self, state: QLambdaState, observations: Any, actions: Any, rewards: Any
+    ) -> Inspection:
+        """Action values and h of the actions taken along an episode."""
+        stats, taken = state.perception.observations, actions[:, None].astype(np.int64)
+
+        @jax.jit
+        def along(params: PyTree, observations: Array) -> Array:
+            seen = normalize.normalize(stats, observations)
+            return over_batch(self.network.apply, 1)(params, seen)
+
+        q = np.asarray(along(state.w, jnp.asarray(observations)), np.float64)
+        of_taken = np.take_along_axis(q, taken, axis=1)[:, 0]
+        if self.config.target == "max":
+            following = q.max(axis=1)
+        elif self.config.target == "sarsa":
+            following = of_taken
+        else:
+            likely = jax.vmap(epsilon_greedy_probabilities, (0, None))
+            weights = likely(jnp.asarray(q, jnp.float32), self.epsilon(state.step))
+            following = np.sum(np.asarray(weights) * q, axis=1)
+        h = None
+        if state.theta is not None:
+            h = np.asarray(along(state.theta, jnp.asarray(observations)), np.float64)
+            h = np.take_along_axis(h, taken, axis=1)[:-1, 0]
+        scaled = normalize.scale_reward(state.perception.rewards, jnp.asarray(rewards, jnp.float32))
+        return Inspection(
+            values=of_taken[:-1],
+            next_values=following[1:],
+            h=h,
+            rewards=np.asarray(scaled, np.float64),
+            discount=float(np.asarray(self.config.gamma)),
+            of_actions=True,
+        )
 
     def _target_weights(
         self, q_t: Float[Array, " actions"], next_action: Int[Array, ""], step: Int[Array, ""]
@@ -320,3 +380,20 @@ class QLambda:
 
 def _one_hot(action: Int[Array, ""], q: Float[Array, " actions"]) -> Float[Array, " actions"]:
     return (jnp.arange(q.size, dtype=jnp.int32) == action).astype(q.dtype)
+
+
+def make_q_lambda(
+    config: QLambdaConfig, observation_space: Any, action_space: Any, network: Any = None
+) -> QLambda:
+    """The agent for an environment's spaces, with the default network unless one is given.
+
+    Args:
+        config: the settings.
+        observation_space: of the environment.
+        action_space: of the environment; a Discrete one.
+        network: action values of your own, or None.
+    """
+    actions = number_of_actions(action_space)
+    if network is None:
+        network = default_network(tuple(observation_space.shape), actions)
+    return QLambda(config, network)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,31 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from eligrad import normalize
 from eligrad._number import Number
-
-
-class Experience(NamedTuple):
-    """What the world answers to an action, before any normalisation."""
-
-    reward: Any
-    """A float scalar."""
-    terminated: Any
-    """Whether the episode ended by the task's own rules."""
-    truncated: Any
-    """Whether it was cut off from outside."""
-    next_observation: Any
-    """Where the action led: bootstrap from this one."""
-    observation: Any
-    """Where to act next: the same, or the first observation of the next episode after an end."""
-
-
-class Signals(NamedTuple):
-    """What an update tells of itself."""
-
-    td_error: Float[Array, ""]
-    value: Float[Array, ""]
-    """Estimate of the state and action that were left."""
-    auxiliary: Float[Array, ""]
-    """h of the same pair; 0 for an agent without h."""
+from eligrad.agents.protocol import Transition
 
 
 class Perception(NamedTuple):
@@ -45,7 +21,7 @@ class Perception(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """An `Experience` as the agent sees it."""
+    """A `Transition` as the agent sees it."""
 
     reward: Float[Array, ""]
     next_observation: Float[Array, "..."]
@@ -60,19 +36,19 @@ def first_sight(observation: Shaped[Array, "..."]) -> tuple[Perception, Float[Ar
 
 
 def perceive(
-    perception: Perception, experience: Experience, gamma: Number
+    perception: Perception, transition: Transition, gamma: Number
 ) -> tuple[Perception, Seen]:
     """Takes in what happened: every observation counts once, before it is normalised."""
-    ended = experience.terminated | experience.truncated
-    rewards = normalize.update_reward_scale(perception.rewards, experience.reward, ended, gamma)
-    arrived = normalize.update(perception.observations, experience.next_observation)
-    next_observation = normalize.normalize(arrived, experience.next_observation)
+    ended = transition.terminated | transition.truncated
+    rewards = normalize.update_reward_scale(perception.rewards, transition.reward, ended, gamma)
+    arrived = normalize.update(perception.observations, transition.next_observation)
+    next_observation = normalize.normalize(arrived, transition.next_observation)
     # After an end a second observation came in, the first one of the next episode.
-    restarted = normalize.update(arrived, experience.observation)
+    restarted = normalize.update(arrived, transition.observation)
     stats = jax.tree.map(lambda a, b: jnp.where(ended, a, b), restarted, arrived)
-    observation = normalize.normalize(stats, experience.observation)
+    observation = normalize.normalize(stats, transition.observation)
     seen = Seen(
-        reward=normalize.scale_reward(rewards, experience.reward),
+        reward=normalize.scale_reward(rewards, transition.reward),
         next_observation=next_observation,
         observation=observation,
     )
@@ -114,28 +90,3 @@ def epsilon_greedy_probabilities(
     """How likely `epsilon_greedy` is to take each action."""
     best = jnp.arange(q.size, dtype=jnp.int32) == jnp.argmax(q).astype(jnp.int32)
     return epsilon / q.size + jnp.where(best, 1.0 - epsilon, 0.0)
-
-
-@runtime_checkable
-class StreamingAgent(Protocol):
-    """The contract between agents and engines: pure functions over one pytree of a state."""
-
-    def init(self, key: PRNGKeyArray, observation: Any) -> Any:
-        """The state before the first action."""
-        ...
-
-    def act(self, state: Any, key: PRNGKeyArray) -> tuple[Any, Array]:
-        """Chooses an action in the present observation, and remembers it."""
-        ...
-
-    def update(self, state: Any, experience: Experience, key: PRNGKeyArray) -> tuple[Any, Signals]:
-        """Learns from what the chosen action led to."""
-        ...
-
-    def interrupt(self, state: Any, observation: Any) -> Any:
-        """Goes on in another episode, of which this is the first observation."""
-        ...
-
-    def greedy_action(self, state: Any, observation: Any) -> Array:
-        """The best action in a raw observation, with statistics as they are: for evaluation."""
-        ...

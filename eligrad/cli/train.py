@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import datetime
 import itertools
-import json
 import logging
 import shlex
 import sys
@@ -15,18 +14,19 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import tyro
 from jax.errors import JaxRuntimeError
 from tyro.constructors import PrimitiveConstructorSpec
 
 from eligrad._base.checks import whole_number
-from eligrad._number import Number
-from eligrad.agents import PRESETS, GradientPPOConfig, PPOConfig, QLambdaConfig
+from eligrad.agents import AGENTS, registry
+from eligrad.agents.registry import EXPLORATION_FRACTION
 from eligrad.cli.modules import Modules, import_typed, look_here
 from eligrad.engines import Diverged, EnvironmentFault, OutOfMemory, WorkerDied
 from eligrad.engines.devices import device_for_each_run, keep_compiled_programs
-from eligrad.envs.names import UnknownName, module_of
-from eligrad.runs.config import EXPLORATION_FRACTION, plan_in_file
+from eligrad.envs.names import module_of
+from eligrad.runs.config import plan_in_file
 from eligrad.runs.folder import RunFolder, RunInUseError
 from eligrad.runs.summary import as_text
 from eligrad.training import Interrupted, resume, train
@@ -48,18 +48,10 @@ def _needed(metavar: str) -> Any:
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(QLambdaConfig):
-    """The agent's own settings, but for the one that follows from --exploration-fraction."""
-
-    exploration_steps: Annotated[Number, tyro.conf.Fixed, tyro.conf.Suppress] = 0.0
-
-
-@dataclasses.dataclass(frozen=True)
 class Train:
     """Train several seeds of an agent, and write a run folder with metrics, checkpoints and curve.
 
-    Agents: qrc, qc, gq2, q-lambda, sarsa-lambda, expected-sarsa-lambda, stream-q, ppo,
-    gradient-ppo; settings and defaults below are those of the agent named (qrc, without one).
+    Agents: AGENTS. Settings and defaults below are those of the agent named (qrc, without one).
     Ctrl-C stops after the present chunk and saves.
     """
 
@@ -102,27 +94,27 @@ class Train:
     """Whether to show where in the program an error arose."""
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainStreaming(Train):  # noqa: D101 (its help is that of Train)
-    settings: tyro.conf.OmitArgPrefixes[Settings] = dataclasses.field(default_factory=Settings)
-    exploration_fraction: float = EXPLORATION_FRACTION
-    """Share of the steps over which ε falls from --epsilon-start to --epsilon-end."""
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainPPO(Train):  # noqa: D101
-    settings: tyro.conf.OmitArgPrefixes[PPOConfig] = dataclasses.field(default_factory=PPOConfig)
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainGradientPPO(Train):  # noqa: D101
-    settings: tyro.conf.OmitArgPrefixes[GradientPPOConfig] = dataclasses.field(
-        default_factory=GradientPPOConfig
-    )
-
-
-for _command in (TrainStreaming, TrainPPO, TrainGradientPPO):
-    _command.__doc__ = Train.__doc__
+def _command_of(config: Any) -> type[Train]:
+    """The command for an agent: `Train` with the agent's own settings as options."""
+    settings, fields = type(config), list[Any]()
+    if hasattr(config, "exploration_steps"):
+        # Follows from the steps and the fraction.
+        hidden = Annotated[Any, tyro.conf.Fixed, tyro.conf.Suppress]
+        settings = dataclasses.make_dataclass(
+            "Settings",
+            [("exploration_steps", hidden, dataclasses.field(default=0.0))],
+            bases=(settings,),
+            frozen=True,
+        )
+        told = "Share of the steps over which ε falls from --epsilon-start to --epsilon-end."
+        fraction = Annotated[float, tyro.conf.arg(help=told)]
+        default = dataclasses.field(default=EXPLORATION_FRACTION)
+        fields.append(("exploration_fraction", fraction, default))
+    own = dataclasses.field(default_factory=lambda: settings(**vars(config)))
+    fields.append(("settings", tyro.conf.OmitArgPrefixes[settings], own))
+    command = dataclasses.make_dataclass("Train", fields, bases=(Train,), frozen=True)
+    command.__doc__ = str(Train.__doc__).replace("AGENTS", ", ".join(AGENTS))
+    return command
 
 
 def parse(arguments: list[str]) -> Train:
@@ -132,23 +124,18 @@ def parse(arguments: list[str]) -> Train:
     run = finder.parse_known_args(arguments)[0].resume
     if run is not None:
         return _parse_resume(arguments, run)
-    assumed = next((word for word in arguments if word in PRESETS), "qrc")
+    assumed = next((word for word in arguments if word in AGENTS), "qrc")
     command = _cli(arguments, _defaults(assumed))
     if not command.env:
         raise ValueError("an agent and an environment are needed: qrc MinAtar/Breakout-v1, say")
-    if command.agent not in PRESETS:
-        raise UnknownName("agent", command.agent, PRESETS)
+    registry.get(command.agent)
     return command if command.agent == assumed else _cli(arguments, _defaults(command.agent))
 
 
-def _defaults(agent: str, /, **options: Any) -> Train:
+def _defaults(agent: str, /, settings: Any = None, **options: Any) -> Train:
     """The command of an agent, with the options and settings that it has."""
-    config: Any = PRESETS[agent]
-    settings = options.pop("settings", vars(config))
-    if isinstance(config, QLambdaConfig):
-        return TrainStreaming(settings=Settings(**settings), **options)
-    command: Any = TrainGradientPPO if isinstance(config, GradientPPOConfig) else TrainPPO
-    return command(settings=type(config)(**settings), **options)
+    command = _command_of(registry.get(agent).config if settings is None else settings)
+    return command(**options)
 
 
 def _parse_resume(arguments: list[str], run: Path) -> Train:
@@ -159,8 +146,8 @@ def _parse_resume(arguments: list[str], run: Path) -> Train:
             "it by eligrad.training.resume(run, agent=…, env=…)"
         )
     options: dict[str, Any] = {}
-    explored = plan.settings.get("exploration_steps")
-    if isinstance(explored, float):  # not a list, with which each run has its own
+    explored = getattr(plan.settings, "exploration_steps", None)
+    if isinstance(explored, (int, float)):  # not an array, with which each run has its own
         options["exploration_fraction"] = explored / plan.steps
     stored = _defaults(
         plan.agent,
@@ -178,7 +165,8 @@ def _parse_resume(arguments: list[str], run: Path) -> Train:
     command = _cli(arguments, stored)
     given, kept = (_flat(each) for each in (command, stored))
     for name in given:
-        if given[name] != kept[name] and name not in _FREE_ON_RESUMING:
+        same = np.array_equal(given[name], kept[name])
+        if not same and name not in _FREE_ON_RESUMING:
             raise ValueError(
                 f"{name} is {given[name]}, but {run} was trained with {kept[name]}; only --steps "
                 "may change on resuming"
@@ -280,8 +268,8 @@ def _go_on(command: Train, folder: Path) -> str:
 
 def _begin(command: Train, folder: Path) -> None:
     options = {k: v for k, v in vars(command.settings).items() if k != "exploration_steps"}
-    if isinstance(command, TrainStreaming):
-        options["exploration_fraction"] = command.exploration_fraction
+    if "exploration_fraction" in vars(command):
+        options["exploration_fraction"] = vars(command)["exploration_fraction"]
     train(
         command.agent,
         command.env,
@@ -312,7 +300,7 @@ def _make_default_folder(command: Train) -> Path:
 
 def _report(folder: Path) -> str:
     """The table, the speed, and where everything is."""
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    summary = RunFolder(folder).summary
     rate = summary["steps_per_second"]
     lines = [
         "",

@@ -1,8 +1,8 @@
-"""One dispatch of an agent whose world is elsewhere: learn from what came, then choose.
+"""One call of an agent whose environment is not in JAX: learn from what came, then choose.
 
 The streaming engine acts and learns within one step of its scan. An agent that waits for the
-world in between does the same in the other order: it learns from step t and chooses for t + 1.
-Random numbers belong to steps, not to calls, so that both give the same run.
+environment in between does the same in the other order: it learns from step t and chooses for
+t + 1. Random numbers belong to steps, not to calls, so that both give the same run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped, UInt32
 
-from eligrad.agents.streaming import Experience, StreamingAgent
+from eligrad.agents.protocol import StreamingAgent, Transition
 from eligrad.engines.packing import Packing
 
 
@@ -71,6 +71,8 @@ class Dispatch:
 
     def __init__(self, state: Any) -> None:
         self._packing = Packing(jax.eval_shape(lambda: state))
+        self.metrics: tuple[str, ...] = ()
+        """Names of the agent's metrics, known once `observe` is traced."""
 
     def pack(self, state: Any) -> list[Array]:
         """The state as `choose` and `observe` take it."""
@@ -93,14 +95,16 @@ class Dispatch:
         packed: list[Array],
         update_key: UInt32[Array, " words"],
         next_act_key: UInt32[Array, " words"],
-        experience: Experience,
-    ) -> tuple[list[Array], Array, Float[Array, ""]]:
+        transition: Transition,
+    ) -> tuple[list[Array], Array, Float[Array, " metrics"]]:
         """Learns from what the action of a step led to, and chooses that of the next step.
 
-        Returns the state, the action and the TD error.
+        Returns the state, the action and the metrics, in one array in the order of `metrics`.
         """
-        state, signals = agent.update(
-            self.unpack(packed), experience, jax.random.wrap_key_data(update_key)
+        state, metrics = agent.update(
+            self.unpack(packed), transition, jax.random.wrap_key_data(update_key)
         )
+        self.metrics = tuple(metrics)
         state, action = agent.act(state, jax.random.wrap_key_data(next_act_key))
-        return self.pack(state), action, signals.td_error
+        numbers = [jnp.asarray(value, jnp.float32) for value in metrics.values()]
+        return self.pack(state), action, jnp.stack(numbers)

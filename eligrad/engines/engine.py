@@ -6,15 +6,14 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from eligrad.agents import ActorCritic
+from eligrad.agents.protocol import Agent, RolloutAgent
+from eligrad.engines.episodes import Record
 from eligrad.engines.host import HostRuns
 from eligrad.engines.host_rollout import HostRollouts
 from eligrad.engines.rollout import Rollouts
 from eligrad.engines.stream import Runs
-from eligrad.envs import HostEnvironment
-from eligrad.runs import config as planning
-from eligrad.runs.config import Agent, World
-from eligrad.runs.metrics import Measured
+from eligrad.envs import Environment, HostEnvironment
+from eligrad.runs.config import env_seeds
 
 
 @runtime_checkable
@@ -22,7 +21,8 @@ class Engine(Protocol):
     """What training needs of an engine.
 
     `stream.Runs` and `host.HostRuns` learn from each step, `rollout.Rollouts` and
-    `host_rollout.HostRollouts` from rollouts; `crew.Crew` is any of them in several processes.
+    `host_rollout.HostRollouts` from rollouts; `multiprocess.Multiprocess` is any of these two in
+    several processes.
     """
 
     count: int
@@ -34,12 +34,8 @@ class Engine(Protocol):
         """First step of each run with a number that is not finite, or -1."""
         ...
 
-    def advance(self, steps: int) -> Any:
-        """Moves all runs on; returns an `EpisodeRecord` whose fields have shape [runs, steps]."""
-        ...
-
-    def measure(self, record: Any) -> Measured:
-        """What the record just returned says beside its episodes."""
+    def advance(self, steps: int) -> Record:
+        """Moves all runs on; returns records of shape [runs, steps]."""
         ...
 
     def close(self) -> None:
@@ -47,13 +43,21 @@ class Engine(Protocol):
         ...
 
 
-def make_engine(agent: Agent, env: World, params: Any, seeds: list[int]) -> Engine:
-    """The engine for runs of these seeds."""
-    of_agents, of_envs = np.asarray(seeds, np.int64), planning.env_seeds(seeds)
-    if isinstance(agent, ActorCritic):
-        if isinstance(env, HostEnvironment):
-            return HostRollouts(agent, env, of_agents, of_envs)
-        return Rollouts(agent, env, params, of_agents, of_envs)
+def make_engine(
+    agent: Agent, env: Environment | HostEnvironment, params: Any, seeds: list[int]
+) -> Engine:
+    """The engine for runs of these seeds.
+
+    Args:
+        agent: one agent, or a batch of settings with a value for each run.
+        env: the environment.
+        params: the numbers of a JAX environment.
+        seeds: one for each run; environments get seeds of their own from them.
+    """
+    of_agents, of_envs = np.asarray(seeds, np.int64), env_seeds(seeds)
+    learns_from_rollouts = isinstance(agent, RolloutAgent)
     if isinstance(env, HostEnvironment):
-        return HostRuns(agent, env, of_agents, of_envs)
-    return Runs(agent, env, params, of_agents, of_envs)
+        host: Any = HostRollouts if learns_from_rollouts else HostRuns
+        return host(agent, env, of_agents, of_envs)
+    compiled: Any = Rollouts if learns_from_rollouts else Runs
+    return compiled(agent, env, params, of_agents, of_envs)

@@ -13,14 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from eligrad.agents.streaming import Experience
+from eligrad.agents.protocol import Transition
 from eligrad.engines.dispatch import Dispatch, KeyBlocks
+from eligrad.engines.episodes import Record, count_steps
 from eligrad.engines.faults import step_failed
 from eligrad.engines.sharding import for_each_run, here
 from eligrad.engines.simulators import HostEngine, Simulators
-from eligrad.engines.stream import StepRecord, measure_steps, spread
+from eligrad.engines.stream import spread
 from eligrad.envs.host import HostEnvironment, HostTransition, Workers
-from eligrad.runs.metrics import Measured
 
 
 class HostState(NamedTuple):
@@ -56,68 +56,61 @@ class HostRuns(HostEngine):
         runs = here()
         self._state = first_state(self.agents, agent_seeds, observation, (self.count,))
         one = jax.tree.map(lambda leaf: leaf[0], self._state.agent)
-        dispatch = Dispatch(one)
+        self._dispatch = dispatch = Dispatch(one)
         self._pack = jax.jit(jax.vmap(dispatch.pack))
         self._unpack = jax.jit(jax.vmap(dispatch.unpack))
         # One after the other on a CPU, so that a run has the same bits alone and among others.
         self._choose = jax.jit(for_each_run(dispatch.choose, runs), donate_argnums=1)
         self._observe = jax.jit(for_each_run(dispatch.observe, runs), donate_argnums=1)
 
-    def advance(self, steps: int) -> StepRecord:
+    def advance(self, steps: int) -> Record:
         """Moves all runs on; returns records of shape [runs, steps]."""
         agent, keys, number, episode_return, length, fault, _ = self._state
         blocks = KeyBlocks(keys)
         first = int(number[0]) + 1
         packed, action = self._choose(self.agents, self._pack(agent), blocks.of(first).act)
-        ended = np.zeros((self.count, steps), bool)
-        returns = np.zeros((self.count, steps), np.float32)
-        lengths = np.zeros((self.count, steps), np.int32)
-        errors = []
+        ended = np.zeros((steps, self.count), bool)
+        rewards = np.zeros((steps, self.count), np.float32)
+        metrics = []
         for t in range(steps):
-            world = self._world(np.asarray(action), first + t)
-            reward = world.reward.astype(np.float32)
-            experience = Experience(
-                reward=reward,
-                terminated=world.terminated,
-                truncated=world.truncated,
-                next_observation=world.next_observation,
-                observation=world.observation,
+            reached = self._step(np.asarray(action), first + t)
+            rewards[t] = reached.reward
+            transition = Transition(
+                reward=rewards[t],
+                terminated=reached.terminated,
+                truncated=reached.truncated,
+                next_observation=reached.next_observation,
+                observation=reached.observation,
             )
-            # Dispatched before the bookkeeping: the accelerator works meanwhile.
-            packed, action, error = self._observe(
+            # Dispatched before the rest: the accelerator works meanwhile.
+            packed, action, numbers = self._observe(
                 self.agents,
                 packed,
                 blocks.of(first + t).update,
                 blocks.of(first + t + 1).act,
-                experience,
+                transition,
             )
-            errors.append(error)
-            returns[:, t] = episode_return + reward
-            lengths[:, t] = length + 1
-            ended[:, t] = world.terminated | world.truncated
-            episode_return = np.where(ended[:, t], np.float32(0), returns[:, t])
-            length = np.where(ended[:, t], np.int32(0), lengths[:, t])
-            sound = np.isfinite(reward) & all_rows_finite(world.next_observation)
-            if world.observation is not world.next_observation:
-                sound &= all_rows_finite(world.observation)
-            faulty = ~sound
-            if faulty.any():
-                fault = np.where(faulty & (fault < 0), np.int32(first + t), fault)
+            metrics.append(numbers)
+            ended[t] = reached.terminated | reached.truncated
+            sound = np.isfinite(rewards[t]) & all_rows_finite(reached.next_observation)
+            if reached.observation is not reached.next_observation:
+                sound &= all_rows_finite(reached.observation)
+            if not sound.all():
+                fault = np.where(~sound & (fault < 0), np.int32(first + t), fault)
+        episodes, onward = count_steps(episode_return, length, rewards, ended)
         self._state = HostState(
-            self._unpack(packed), keys, number + np.int32(steps), episode_return, length, fault
+            self._unpack(packed), keys, number + np.int32(steps), *onward, fault
         )
-        return StepRecord(ended, returns, lengths, np.stack([np.asarray(e) for e in errors], 1))
+        columns = np.moveaxis(np.stack([np.asarray(each) for each in metrics]), -1, 0)
+        named = dict(zip(self._dispatch.metrics, columns.swapaxes(1, 2), strict=True))
+        return Record(ended.T, episodes[0].T, episodes[1].T, named)
 
-    def _world(self, action: np.ndarray, step: int) -> HostTransition:
+    def _step(self, action: np.ndarray, step: int) -> HostTransition:
         """What the environments answer; an error says in which step."""
         try:
             return self._copies.step(action)
         except Exception as error:
             raise step_failed(error, self.env, action, step) from error
-
-    def measure(self, record: StepRecord) -> Measured:
-        """What a chunk's record says beside its episodes."""
-        return measure_steps(self.agents, jnp.asarray(self._state.step), record)
 
     def interrupt(self, env_seeds: np.ndarray) -> None:
         """Begins new episodes in new simulators; what was under way counts as truncated."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -16,18 +15,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from eligrad.agents.ppo import ActorCritic, PPOState, Rollout
-from eligrad.agents.streaming import Perception
+from eligrad.agents.protocol import Rollout, RolloutAgent
+from eligrad.engines.episodes import Record, count_steps
 from eligrad.engines.faults import step_failed
 from eligrad.engines.host import first_state
 from eligrad.engines.host_normalizer import HostPerception
 from eligrad.engines.numpy_program import Untranslatable, translate
-from eligrad.engines.rollout import RolloutRecord, measure_rollouts, rollout_keys
+from eligrad.engines.rollout import rollout_keys
 from eligrad.engines.sharding import for_each_run, here
 from eligrad.engines.simulators import HostEngine, Simulators
 from eligrad.engines.stream import spread
 from eligrad.envs.host import HostEnvironment, HostTransition, Workers
-from eligrad.runs.metrics import Measured
 
 
 class HostRollouts(HostEngine):
@@ -35,7 +33,7 @@ class HostRollouts(HostEngine):
 
     def __init__(
         self,
-        agents: ActorCritic,
+        agents: RolloutAgent,
         env: HostEnvironment,
         agent_seeds: np.ndarray,
         env_seeds: np.ndarray,
@@ -43,7 +41,7 @@ class HostRollouts(HostEngine):
     ) -> None:
         config = agents.config
         self.count, self.env = len(agent_seeds), env
-        self.agents = spread(agents, self.count)
+        self._agent, self.agents = agents, spread(agents, self.count)
         self._rollout, self._envs = config.rollout, config.num_envs
         self._time = config.rollout // config.num_envs
         self._copies = Simulators(env.open(self.count * self._envs, workers))
@@ -67,23 +65,20 @@ class HostRollouts(HostEngine):
         return rows.reshape(self.count, self._envs, *rows.shape[1:])
 
     def _draw_noise(
-        self, agent: ActorCritic, key: PRNGKeyArray, number: Array
+        self, agent: RolloutAgent, key: PRNGKeyArray, number: Array
     ) -> tuple[Array, Array]:
         act_key, learn_key = rollout_keys(key, number)
-        return agent.policy.noise(act_key, (self._time, self._envs)), learn_key
+        return agent.noise(act_key, (self._time, self._envs)), learn_key
 
-    def advance(self, steps: int) -> RolloutRecord:
+    def advance(self, steps: int) -> Record:
         """Moves all runs on by whole rollouts; returns records of shape [runs, steps]."""
         records = [self._advance() for _ in range(steps // self._rollout)]
-        told = [record.diagnostics for record in records]
-        return RolloutRecord(
-            ended=np.concatenate([record.ended for record in records], axis=1),
-            episode_return=np.concatenate([record.episode_return for record in records], axis=1),
-            episode_length=np.concatenate([record.episode_length for record in records], axis=1),
-            diagnostics={name: np.stack([each[name] for each in told], 1) for name in told[0]},
-        )
+        ended, returns, lengths, metrics = zip(*records, strict=True)
+        named = {name: np.stack([each[name] for each in metrics], 1) for name in metrics[0]}
+        joined = (np.concatenate(each, 1) for each in (ended, returns, lengths))
+        return Record(*joined, metrics=named)
 
-    def _advance(self) -> RolloutRecord:
+    def _advance(self) -> Record:
         """One rollout and its update."""
         begun = time.perf_counter()
         state = self._state
@@ -91,19 +86,19 @@ class HostRollouts(HostEngine):
         noise, learn_keys = self._noise(self.agents, state.agent_key, number)
         collected = self._collect(np.asarray(noise))
         ended = time.perf_counter()
-        agent, told = self._learn(
+        agent, metrics = self._learn(
             self.agents, state.agent, collected.perception, collected.observation,
             collected.rollout, learn_keys,
         )  # fmt: skip
-        told = {name: np.asarray(value) for name, value in told.items()}
-        told["rollout_seconds"] = np.full(self.count, ended - begun)
-        told["update_seconds"] = np.full(self.count, time.perf_counter() - ended)
-        return self._account(collected, agent)._replace(diagnostics=told)
+        metrics = {name: np.asarray(value) for name, value in metrics.items()}
+        metrics["rollout_seconds"] = np.full(self.count, ended - begun)
+        metrics["update_seconds"] = np.full(self.count, time.perf_counter() - ended)
+        return self._count(collected, agent)._replace(metrics=metrics)
 
     def _collect(self, noise: np.ndarray) -> Collected:
         """Acts for the length of a rollout."""
         agent = self._state.agent
-        policy = self._policy(agent.networks.actor)
+        policy = self._policy(self._agent.actor(agent))
         perception = HostPerception(agent.perception, np.asarray(self.agents.config.gamma))
         copies = (self.count, self._envs)
         first = np.asarray(agent.observation).reshape(*copies, -1)
@@ -118,16 +113,17 @@ class HostRollouts(HostEngine):
             for t in range(self._time):
                 action, sent = policy(perception.observations(rows[t]), noise[:, t])
                 actions.append(action)
-                world = self._world(sent.reshape(-1, *sent.shape[2:]), t)
-                following = perception.perceive(world, rows[t + 1])
+                reached = self._step(sent.reshape(-1, *sent.shape[2:]), t)
+                following = perception.perceive(reached, rows[t + 1])
                 if following is not None:
                     led_elsewhere[t] = following
-                reward[t], terminated[t], truncated[t] = world[1:4]
+                reward[t], terminated[t], truncated[t] = reached[1:4]
         observations = perception.observations(rows)
         followings = rows[1:].copy()
         for t, following in led_elsewhere.items():
             followings[t] = following
         unsound = ~np.isfinite([rows[1:], followings]).all(axis=(0, 3, 4))
+        ended = terminated | truncated
         terminated, truncated = self._over_time(terminated), self._over_time(truncated)
         return Collected(
             perception=perception.state(),
@@ -140,8 +136,8 @@ class HostRollouts(HostEngine):
                 truncated=jnp.asarray(truncated & ~terminated),
                 next_observation=jnp.asarray(_runs_first(perception.observations(followings))),
             ),
-            reward=self._over_time(reward.astype(np.float32)),
-            ended=terminated | truncated,
+            reward=reward.astype(np.float32),
+            ended=ended,
             fault_step=np.where(unsound.any(axis=0), 1 + np.argmax(unsound, axis=0), -1),
         )
 
@@ -149,7 +145,7 @@ class HostRollouts(HostEngine):
         """[time, copies] as [runs, time, envs]."""
         return _runs_first(numbers.reshape(self._time, self.count, self._envs))
 
-    def _world(self, action: np.ndarray, time: int) -> HostTransition:
+    def _step(self, action: np.ndarray, time: int) -> HostTransition:
         """What the environments answer; an error says in which step.
 
         A policy that has diverged gives actions that are no numbers, which simulators refuse. While
@@ -169,28 +165,29 @@ class HostRollouts(HostEngine):
             step = int(self._state.step[0]) + self._envs * (time + 1)
             raise step_failed(error, self.env, action, step) from error
 
-    def _account(self, collected: Collected, agent: Any) -> RolloutRecord:
-        """Takes the runs to the end of a rollout; returns what became of episodes in it."""
-        state, ended = self._state, collected.ended
-        returns, episode_return = _sums(collected.reward, ended, state.episode_return)
-        lengths, length = _sums(np.ones(ended.shape, np.int32), ended, state.episode_length)
+    def _count(self, collected: Collected, agent: Any) -> Record:
+        """Takes the runs to the end of a rollout; returns the episodes in it."""
+        state, copies = self._state, (self.count, self._envs)
+        episodes, onward = count_steps(
+            state.episode_return.reshape(-1),
+            state.episode_length.reshape(-1),
+            collected.reward,
+            collected.ended,
+        )
         begun = (collected.fault_step >= 0) & (state.fault_step < 0)
         fault_step = state.step + self._envs * collected.fault_step
         self._state = state._replace(
             agent=agent,
             step=state.step + np.int32(self._rollout),
-            episode_return=episode_return,
-            episode_length=length,
+            episode_return=onward[0].reshape(copies),
+            episode_length=onward[1].reshape(copies),
             fault_step=np.where(begun, fault_step, state.fault_step).astype(np.int32),
         )
-        steps = (self.count, self._rollout)
-        return RolloutRecord(
-            ended.reshape(steps), returns.reshape(steps), lengths.reshape(steps), diagnostics={}
+        by_run = (
+            self._over_time(each).reshape(self.count, self._rollout)
+            for each in (collected.ended, *episodes)
         )
-
-    def measure(self, record: RolloutRecord) -> Measured:
-        """What a chunk's record says, in one number for each run."""
-        return measure_rollouts(record)
+        return Record(*by_run, metrics={})
 
     def interrupt(self, env_seeds: np.ndarray) -> None:
         """Begins new episodes in new simulators; what was under way counts as truncated."""
@@ -208,14 +205,14 @@ class HostRollouts(HostEngine):
 class Collected(NamedTuple):
     """A rollout of all runs, [runs, time, envs, …], and what they have then."""
 
-    perception: Perception
+    perception: Any
     observation: np.ndarray
     """The present one, normalised: [runs, envs, …]."""
     rollout: Rollout
     reward: np.ndarray
-    """As the environments gave it."""
+    """As the environments gave it, [time, runs · envs]."""
     ended: np.ndarray
-    """Whether the episode did, one way or the other."""
+    """Whether the episode did, one way or the other, [time, runs · envs]."""
     fault_step: np.ndarray
     """The time, from 1 on, at which each run was first given what is no number, or -1."""
 
@@ -223,15 +220,16 @@ class Collected(NamedTuple):
 Act = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-def _policy_of(agent: ActorCritic, state: PPOState, envs: int) -> Callable[[Any], Act]:
+def _policy_of(agent: RolloutAgent, state: Any, envs: int) -> Callable[[Any], Act]:
     """`agent.act` of all runs as a function of observations and noise, given the actors.
 
     In NumPy if that is possible, and compiled otherwise.
     """
     act = jax.vmap(agent.act)
-    noise = np.zeros((len(state.step), envs, *agent.policy.noise_shape), np.float32)
+    runs = len(state.observation)
+    noise = jax.eval_shape(lambda: agent.noise(jax.random.key(0), (runs, envs)))
     try:
-        return translate(act, state.networks.actor, state.observation, noise).bind
+        return translate(act, agent.actor(state), state.observation, noise).bind
     except Untranslatable:
         compiled = jax.jit(act)
 
@@ -246,13 +244,13 @@ def _policy_of(agent: ActorCritic, state: PPOState, envs: int) -> Callable[[Any]
 
 
 def _learn(
-    agent: ActorCritic,
-    state: PPOState,
-    perception: Perception,
+    agent: RolloutAgent,
+    state: Any,
+    perception: Any,
     observation: Array,
     rollout: Rollout,
     key: PRNGKeyArray,
-) -> tuple[PPOState, Any]:
+) -> tuple[Any, Any]:
     """One update, and what was perceived since the last."""
     state = state._replace(perception=perception, observation=observation)
     return agent.learn(state, rollout, key)
@@ -261,22 +259,3 @@ def _learn(
 def _runs_first(array: np.ndarray) -> np.ndarray:
     """[time, runs, …] as [runs, time, …]."""
     return np.moveaxis(array, 0, 1)
-
-
-def _sums(
-    numbers: np.ndarray, ended: np.ndarray, begun: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sums along each episode, [runs, time, envs], and those of the episodes that go on.
-
-    `begun` are the sums of the episodes under way, [runs, envs].
-    """
-    sums, left = np.empty_like(numbers), np.zeros_like(begun)
-    for run, env in np.ndindex(begun.shape):
-        column, out = numbers[run, :, env].copy(), sums[run, :, env]
-        column[0] += begun[run, env]
-        ends = np.flatnonzero(ended[run, :, env]) + 1
-        for begin, end in pairwise([0, *ends, len(column)]):
-            np.cumsum(column[begin:end], out=out[begin:end])
-        if not ended[run, -1, env]:
-            left[run, env] = out[-1]
-    return sums, left

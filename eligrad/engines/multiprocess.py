@@ -1,14 +1,16 @@
-"""One engine in several processes, each with a share of the runs.
+"""One engine in several processes, each with some of the runs.
 
-Simulators outside JAX keep one core busy; a crew keeps all of them busy. A run is the same, bit for
-bit, whichever process it is in. The agent and the environment must have names, for each process
-makes its own.
+Simulators outside JAX keep one core busy; several processes keep all of them busy. A run is the
+same, bit for bit, whichever process it is in. Each process makes its own engine, so that what makes
+it must be picklable.
 """
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import sys
+from collections.abc import Callable, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,28 +21,41 @@ import numpy as np
 
 from eligrad._base.interruption import unheard_by_children
 from eligrad._processes import picklable
-from eligrad.agents import ActorCritic
-from eligrad.engines.engine import make_engine
+from eligrad.agents.protocol import Agent, observation_struct
+from eligrad.engines.engine import Engine
+from eligrad.engines.episodes import Record
 from eligrad.engines.host import HostState
 from eligrad.engines.simulators import HostEngine, join, share_of
 from eligrad.engines.stream import spread
-from eligrad.runs import config as planning
-from eligrad.runs.config import Agent, Plan, World
-from eligrad.runs.metrics import Measured
 
 
 class WorkerDied(RuntimeError):
-    """A process of the crew is gone, killed perhaps for want of memory."""
+    """A process that trained some of the runs is gone, killed perhaps for want of memory."""
 
 
-class Crew(HostEngine):
+class Multiprocess(HostEngine):
     """An engine for environments outside JAX, in several processes."""
 
-    def __init__(self, plan: Plan, processes: int, agent: Agent, env: World) -> None:
-        self.count = len(plan.seeds)
-        self._structure = _structure(agent, env, self.count)
+    def __init__(
+        self,
+        make: Callable[[Sequence[int]], Engine],
+        count: int,
+        processes: int,
+        agent: Agent,
+        observation_space: Any,
+    ) -> None:
+        """Starts the processes.
+
+        Args:
+            make: from the places of some runs to their engine; called in each process.
+            count: how many runs there are.
+            processes: how many share them.
+            agent: the agent of all runs, for the structure of their state.
+            observation_space: of the environment.
+        """
+        self.count = count
+        self._structure = _structure(agent, observation_space, count)
         self._shares = np.array_split(np.arange(self.count), processes)
-        self._measured: tuple[Measured, ...] = ()
         context = multiprocessing.get_context("spawn")
         self._members: list[tuple[Any, Any]] = []
         if sys.platform != "win32":  # which has none
@@ -48,8 +63,8 @@ class Crew(HostEngine):
         with unheard_by_children():
             for share in self._shares:
                 ours, theirs = context.Pipe()
-                settings = (plan.part(share.tolist()), _jax_settings())
-                member = context.Process(target=_work, args=(theirs, *settings), daemon=True)
+                arguments = (theirs, functools.partial(make, share.tolist()), _jax_settings())
+                member = context.Process(target=_work, args=arguments, daemon=True)
                 member.start()
                 theirs.close()
                 self._members.append((member, ours))
@@ -87,21 +102,11 @@ class Crew(HostEngine):
         """Why a state has no simulators, in words."""
         return self._ask("obstacle")[0]
 
-    def advance(self, steps: int) -> Any:
-        """Moves all runs on, all processes at once; records have shape [runs, steps]."""
-        records, self._measured, faults = zip(*self._ask("advance", steps), strict=True)
+    def advance(self, steps: int) -> Record:
+        """Moves all runs on, all processes at once; returns records of shape [runs, steps]."""
+        records, faults = zip(*self._ask("advance", steps), strict=True)
         self._faults = np.concatenate(faults)
         return jax.tree.map(lambda *each: np.concatenate(each), *records)
-
-    def measure(self, record: Any) -> Measured:
-        """What the record just returned says beside its episodes."""
-        del record
-        told = [each.diagnostics for each in self._measured]
-        return Measured(
-            {name: np.concatenate([each[name] for each in told]) for name in told[0]},
-            np.concatenate([each.diverged for each in self._measured]),
-            self._measured[0].headline,
-        )
 
     def interrupt(self, env_seeds: np.ndarray) -> None:
         """Begins new episodes in new simulators; what was under way counts as truncated."""
@@ -151,8 +156,8 @@ def _jax_settings() -> dict[str, Any]:
     }
 
 
-def _work(pipe: Connection, plan: Plan, jax_settings: dict[str, Any]) -> None:
-    """A member's life: make the engine, then do what is asked until the pipe is closed."""
+def _work(pipe: Connection, make: Callable[[], Engine], jax_settings: dict[str, Any]) -> None:
+    """One process: makes the engine, then does what is asked until the pipe is closed."""
     for name, value in jax_settings.items():
         jax.config.update(name, value)
     engine: Any = None
@@ -163,7 +168,7 @@ def _work(pipe: Connection, plan: Plan, jax_settings: dict[str, Any]) -> None:
             break
         try:
             if engine is None:
-                engine = _engine_of(plan)
+                engine = make()
             answer = _answer(engine, request, argument)
         except Exception as error:
             answer = picklable(error)
@@ -175,17 +180,10 @@ def _work(pipe: Connection, plan: Plan, jax_settings: dict[str, Any]) -> None:
         engine.close()
 
 
-def _engine_of(plan: Plan) -> Any:
-    world = planning.make_world(str(plan.env), plan.max_episode_steps)
-    agent = planning.make_agent(str(plan.agent), plan.settings, world)
-    return make_engine(agent, world, planning.make_params(world, plan.env_params), plan.seeds)
-
-
 def _answer(engine: Any, request: str, argument: Any) -> Any:
     if request == "advance":
-        record = engine.advance(argument)
-        measured = engine.measure(record)
-        return jax.tree.map(np.asarray, record), measured, np.asarray(engine.fault_step)
+        record = jax.tree.map(np.asarray, engine.advance(argument))
+        return record, np.asarray(engine.fault_step)
     if request == "state":
         return _leaves(engine.state)
     if request == "restore":
@@ -214,11 +212,9 @@ def _restored(like: Any, leaves: list[Any]) -> Any:
     return state._replace(agent_key=jax.random.wrap_key_data(state.agent_key))
 
 
-def _structure(agent: Agent, env: World, runs: int) -> Any:
-    """How the leaves of a state hang together."""
+def _structure(agent: Agent, observation_space: Any, runs: int) -> Any:
+    """The tree structure of a state."""
     one = jax.tree.map(lambda leaf: leaf[0], spread(agent, runs))
-    space = env.observation_space
-    shape = (one.config.num_envs, *space.shape) if isinstance(agent, ActorCritic) else space.shape
-    first = jax.ShapeDtypeStruct(shape, space.dtype)
+    first = observation_struct(agent, observation_space)
     state = jax.eval_shape(lambda key, obs: one.init(key, obs), jax.random.key(0), first)
     return jax.tree.structure(HostState(state, *[0] * 5, b""))  # pyright: ignore

@@ -24,22 +24,21 @@ from typing import Any, SupportsFloat
 import jax
 import numpy as np
 
-from eligrad.agents import QLambda
-from eligrad.agents.streaming import Experience
+from eligrad.agents.protocol import StreamingAgent, Transition
+from eligrad.agents.registry import to_json
 from eligrad.engines.devices import return_freed_memory
 from eligrad.engines.dispatch import Dispatch, KeyBlocks
 from eligrad.runs import checkpoint
-from eligrad.runs.config import settings_of
 
 
 class Online:
     """An agent that learns as it goes, one observation at a time."""
 
     def __init__(self, agent: Any, *, seed: int = 0) -> None:
-        if not isinstance(agent, QLambda):
+        if not isinstance(agent, StreamingAgent):
             raise TypeError(
-                f"agent is a {type(agent).__name__}; a QLambda of eligrad.agents is accepted, "
-                'QLambda(PRESETS["qrc"], default_network(shape, actions)) say'
+                f"agent is a {type(agent).__name__}; a streaming agent is accepted, such as "
+                'QLambda(PRESETS["qrc"], default_network(shape, actions)) of eligrad.agents'
             )
         self.agent = agent
         self._key = jax.random.key(seed)
@@ -49,12 +48,12 @@ class Online:
         self._packed: Any = None
         self._shape: tuple[int, ...] = ()
         self._dtype: Any = None
-        self._ending: Experience | None = None
+        self._ending: Transition | None = None
         self._ready = False
         self._init = jax.jit(lambda agent, key, obs: agent.init(key, obs))
         self._interrupt = jax.jit(lambda agent, state, obs: agent.interrupt(state, obs))
-        self.td_error = math.nan
-        """Error of the last update."""
+        self.metrics: dict[str, float] = {}
+        """The agent's metrics of the last update, by name."""
 
     @property
     def state(self) -> Any:
@@ -64,12 +63,17 @@ class Online:
     @state.setter
     def state(self, state: Any) -> None:
         if self._packed is None:
-            dispatch = Dispatch(state)
+            self._dispatch = dispatch = Dispatch(state)
             self._pack = jax.jit(dispatch.pack)
             self._unpack = jax.jit(dispatch.unpack)
             self._choose = jax.jit(dispatch.choose, donate_argnums=1)
             self._observe = jax.jit(dispatch.observe, donate_argnums=1)
         self._packed = self._pack(state)
+
+    @property
+    def td_error(self) -> float:
+        """The TD error of the last update; NaN before the first."""
+        return self.metrics.get("td_error", math.nan)
 
     @property
     def between_episodes(self) -> bool:
@@ -97,7 +101,7 @@ class Online:
         if self._ending is not None:
             self._refuse_at_first(reward, bool(terminated or truncated))
             return self._learn(self._ending._replace(observation=observation))
-        experience = Experience(
+        transition = Transition(
             reward=np.float32(reward),
             terminated=np.bool_(terminated),
             truncated=np.bool_(truncated),
@@ -106,9 +110,9 @@ class Online:
         )
         if terminated or truncated:
             # Learned from with the next episode's first observation, as in every other engine.
-            self._ending = experience
+            self._ending = transition
             return None
-        return self._learn(experience)
+        return self._learn(transition)
 
     def save(self, path: Path | str) -> None:
         """Writes everything the agent is to one file; `load` goes on from there."""
@@ -120,7 +124,7 @@ class Online:
             "shape": list(self._shape),
             "dtype": np.dtype(self._dtype).name,
             "ending": self._ending is not None,
-            "settings": settings_of(self.agent.config),
+            "settings": to_json(self.agent.config),
         }
         checkpoint.save(Path(path), (self._key, self.state, self._ending), header)
 
@@ -138,7 +142,7 @@ class Online:
                 "Online.save is accepted"
             )
         online = cls(agent)
-        ours = settings_of(agent.config)
+        ours = to_json(agent.config)
         for name, theirs in header.get("settings", ours).items():
             if ours.get(name) != theirs:
                 raise checkpoint.CheckpointError(
@@ -148,7 +152,7 @@ class Online:
         online._shape, online._dtype = blank.shape, blank.dtype
         ending = None
         if header["ending"]:
-            ending = Experience(np.float32(0), np.bool_(0), np.bool_(0), blank, blank)
+            ending = Transition(np.float32(0), np.bool_(0), np.bool_(0), blank, blank)
         like = (online._key, online._init(agent, online._key, blank), ending)
         (online._key, online.state, online._ending), _ = checkpoint.load(Path(path), like)
         online._keys = KeyBlocks(online._key)
@@ -175,12 +179,12 @@ class Online:
         self.state = self._init(self.agent, jax.random.fold_in(self._key, 0), observation)
         return self._next_action()
 
-    def _learn(self, experience: Experience) -> int:
+    def _learn(self, transition: Transition) -> int:
         number = self.steps + 1
         update_key, act_key = self._keys.of(number).update, self._keys.of(number + 1).act
-        arguments = (self.agent, self._packed, update_key, act_key, experience)
-        action, error = self._replace_state(self._observe, arguments, number)
-        self.td_error = float(error)
+        arguments = (self.agent, self._packed, update_key, act_key, transition)
+        action, metrics = self._replace_state(self._observe, arguments, number)
+        self.metrics = dict(zip(self._dispatch.metrics, np.asarray(metrics).tolist(), strict=True))
         if not self._ready:  # all programs are made
             return_freed_memory()
             self._ready = True

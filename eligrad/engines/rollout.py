@@ -11,20 +11,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
-from eligrad.agents.ppo import ActorCritic, PPOState, Rollout
-from eligrad.agents.streaming import Experience
+from eligrad.agents.protocol import Rollout, RolloutAgent, Transition
+from eligrad.engines.episodes import Record, count_step
 from eligrad.engines.sharding import DeviceEngine, for_each_run
 from eligrad.engines.stream import all_finite, play, spread
 from eligrad.envs.core import Environment
-from eligrad.runs.metrics import DIVERGED, Measured
 
 
 class RolloutState(NamedTuple):
     """One run at one moment, all of it; leading axis [envs] where environments differ."""
 
-    agent: PPOState
+    agent: Any
     env: Any
     agent_key: PRNGKeyArray
     env_key: PRNGKeyArray
@@ -38,28 +37,13 @@ class RolloutState(NamedTuple):
     its very first observation had one, -1 if all is well."""
 
 
-class RolloutRecord(NamedTuple):
-    """What rollouts leave behind for the host: [runs, steps], and [runs, rollouts] of diagnostics.
-
-    Step t of environment e is at t · num_envs + e.
-    """
-
-    ended: Bool[Array | np.ndarray, "..."]
-    episode_return: Float[Array | np.ndarray, "..."]
-    episode_length: Int[Array | np.ndarray, "..."]
-    diagnostics: dict[str, Any]
-
-
-_STEPS = ("ended", "episode_return", "episode_length")
-
-
 def rollout_keys(agent_key: PRNGKeyArray, number: Int[Array, ""]) -> Shaped[Array, "2"]:
     """The keys of a rollout, for acting and for learning; rollouts count from 1."""
     return jax.random.split(jax.random.fold_in(agent_key, number))
 
 
 def begin(
-    agent: ActorCritic, env: Environment, params: Any, agent_seed: Array, env_seed: Array
+    agent: RolloutAgent, env: Environment, params: Any, agent_seed: Array, env_seed: Array
 ) -> Any:
     """A run before its first rollout; agent and environments have seeds of their own."""
     agent_key, env_key = jax.random.key(agent_seed), jax.random.key(env_seed)
@@ -79,29 +63,29 @@ def begin(
 
 
 def advance(
-    agent: ActorCritic, env: Environment, params: Any, state: RolloutState, rollouts: int
-) -> tuple[RolloutState, RolloutRecord]:
+    agent: RolloutAgent, env: Environment, params: Any, state: RolloutState, rollouts: int
+) -> tuple[RolloutState, Record]:
     """So many rollouts of one run, each with its update."""
 
-    def one(state: RolloutState, _: None) -> tuple[RolloutState, RolloutRecord]:
+    def one(state: RolloutState, _: None) -> tuple[RolloutState, Record]:
         number = state.step // agent.config.rollout + 1
         act_key, learn_key = rollout_keys(state.agent_key, number)
-        state, rollout, record = _collect(agent, env, params, state, act_key)
-        learned, told = agent.learn(state.agent, rollout, learn_key)
-        return state._replace(agent=learned), RolloutRecord(*record, told)
+        state, rollout, episodes = _collect(agent, env, params, state, act_key)
+        learned, metrics = agent.learn(state.agent, rollout, learn_key)
+        return state._replace(agent=learned), Record(*episodes, metrics)
 
-    state, records = jax.lax.scan(one, state, length=rollouts)
-    flat = {name: field.reshape(-1) for name, field in records._asdict().items() if name in _STEPS}
-    return state, records._replace(**flat)
+    state, record = jax.lax.scan(one, state, length=rollouts)
+    ended, returns, lengths = (field.reshape(-1) for field in record[:3])
+    return state, Record(ended, returns, lengths, record.metrics)
 
 
 def _collect(
-    agent: ActorCritic, env: Environment, params: Any, state: RolloutState, key: PRNGKeyArray
+    agent: RolloutAgent, env: Environment, params: Any, state: RolloutState, key: PRNGKeyArray
 ) -> tuple[RolloutState, Rollout, tuple[Array, Array, Array]]:
-    """One rollout, and what became of episodes in it, [time · envs]."""
+    """One rollout, and the episodes in it: ended, return and length, [time, envs]."""
     envs = agent.config.num_envs
     time = agent.config.rollout // envs
-    noise = agent.policy.noise(key, (time, envs))
+    noise = agent.noise(key, (time, envs))
     # The noise has a key of its own, and so may share its number with the environments.
     env_key = jax.random.fold_in(state.env_key, state.step + 1)
     env_keys = jax.random.split(env_key, (time, envs))
@@ -109,46 +93,47 @@ def _collect(
     def step(state: RolloutState, inputs: tuple[Array, Array]) -> tuple[RolloutState, Any]:
         noise, keys = inputs
         observation = state.agent.observation
-        action, sent = agent.act(state.agent.networks.actor, observation, noise)
-        world = jax.vmap(lambda key, env_state, action: play(env, key, env_state, action, params))(
-            keys, state.env, sent
+        action, sent = agent.act(agent.actor(state.agent), observation, noise)
+        reached = jax.vmap(
+            lambda key, env_state, action: play(env, key, env_state, action, params)
+        )(keys, state.env, sent)
+        transition = Transition(
+            reward=reached.reward,
+            terminated=reached.terminated,
+            truncated=reached.truncated,
+            next_observation=reached.next_observation,
+            observation=reached.observation,
         )
-        experience = Experience(
-            reward=world.reward,
-            terminated=world.terminated,
-            truncated=world.truncated,
-            next_observation=world.next_observation,
-            observation=world.observation,
+        perception, seen = agent.perceive(state.agent.perception, transition)
+        ended = reached.terminated | reached.truncated
+        episode, onward = count_step(
+            state.episode_return, state.episode_length, reached.reward, ended
         )
-        perception, seen = agent.perceive(state.agent.perception, experience)
-        ended = world.terminated | world.truncated
-        episode_return = state.episode_return + world.reward
-        episode_length = state.episode_length + 1
-        sound = all_finite(world.reward) & all_finite(world.next_observation)
-        sound &= all_finite(world.observation)
-        # An environment is not to blame for what it makes of an action that is no number.
+        sound = all_finite(reached.reward) & all_finite(reached.next_observation)
+        sound &= all_finite(reached.observation)
+        # An environment is not to blame for what it makes of an action that is not finite.
         sound |= ~all_finite(sent)
         number = state.step + envs
         row = Rollout(
             observation,
             action,
             seen.reward,
-            world.terminated,
-            world.truncated,
+            reached.terminated,
+            reached.truncated,
             seen.next_observation,
         )
         state = state._replace(
             agent=state.agent._replace(perception=perception, observation=seen.observation),
-            env=world.state,
+            env=reached.state,
             step=number,
-            episode_return=jnp.where(ended, 0.0, episode_return),
-            episode_length=jnp.where(ended, 0, episode_length),
+            episode_return=onward[0],
+            episode_length=onward[1],
             fault_step=jnp.where(~sound & (state.fault_step < 0), number, state.fault_step),
         )
-        return state, (row, (ended, episode_return, episode_length))
+        return state, (row, (ended, *episode))
 
-    state, (rollout, record) = jax.lax.scan(step, state, (noise, env_keys))
-    return state, rollout, record
+    state, (rollout, episodes) = jax.lax.scan(step, state, (noise, env_keys))
+    return state, rollout, episodes
 
 
 class Rollouts(DeviceEngine):
@@ -175,33 +160,14 @@ class Rollouts(DeviceEngine):
 
     def _advance_all(
         self, agents: Any, params: Any, state: RolloutState, rollouts: int
-    ) -> tuple[RolloutState, RolloutRecord]:
+    ) -> tuple[RolloutState, Record]:
         return for_each_run(
             lambda agent, params, state: advance(agent, self.env, params, state, rollouts),
             self._shares.sharding,
         )(agents, params, state)
 
-    def advance(self, steps: int) -> RolloutRecord:
+    def advance(self, steps: int) -> Record:
         """Moves all runs on by whole rollouts; returns records of shape [runs, steps]."""
         rollouts = steps // self._rollout
         self._state, records = self._advance(*self._settings, self._state, rollouts)
         return self._shares.drop(records)
-
-    def measure(self, record: RolloutRecord) -> Measured:
-        """What a chunk's record says, in one number for each run."""
-        return measure_rollouts(record)
-
-
-def measure_rollouts(record: RolloutRecord) -> Measured:
-    """Diagnostics averaged over a chunk's rollouts; a run has diverged where errors are wild."""
-    told = {name: np.asarray(values).mean(axis=1) for name, values in record.diagnostics.items()}
-    wild = ~(np.asarray(record.diagnostics["lambda_error"]) <= DIVERGED)
-    # A policy can be lost while its critic is well.
-    wild |= np.isnan(record.diagnostics["approximate_kl"])
-    steps = np.shape(record.ended)[1]
-    diverged = np.zeros((len(wild), steps), bool)
-    # A rollout is found to be wild at its end.
-    diverged[:, steps // wild.shape[1] - 1 :: steps // wild.shape[1]] = wild
-    headline = f"KL {told['approximate_kl'].mean():.3f}"
-    headline += f", explained variance {told['explained_variance'].mean():.2f}"
-    return Measured(told, diverged, headline)

@@ -1,9 +1,9 @@
 """The streaming engine: environment and agent in one compiled scan, any number of them at once.
 
-A run is one agent in one world. `begin` makes runs and `advance` moves all of them on by a number
-of steps: one program for all runs, which may differ in seed, settings and the environment's
-numbers, spread over the devices at hand. Every random number of step t comes from
-`fold_in(key, t)`, so that chunks of any size give the same run.
+A run is one agent in one environment. `begin` makes a run and `advance` moves it on by a number of
+steps. All runs are one program, sharded over the devices at hand; they may differ in seed, settings
+and the environment's numbers. Every random number of step t comes from `fold_in(key, t)`, so that
+chunks of any size give the same run.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from eligrad.agents.streaming import Experience, StreamingAgent
+from eligrad.agents.protocol import StreamingAgent, Transition
 from eligrad.engines.dispatch import split_step_key
+from eligrad.engines.episodes import Record, count_step
 from eligrad.engines.sharding import DeviceEngine, for_each_run, in_turn
-from eligrad.envs.core import Environment, Transition, step_autoreset
-from eligrad.runs.metrics import DIVERGED, Measured
+from eligrad.envs import core
 
 
 class StreamState(NamedTuple):
@@ -39,17 +39,8 @@ class StreamState(NamedTuple):
     its very first observation had one, -1 if all is well."""
 
 
-class StepRecord(NamedTuple):
-    """What a step leaves behind for the host; engines stack them to [runs, steps]."""
-
-    ended: Bool[Array | np.ndarray, "..."]
-    episode_return: Float[Array | np.ndarray, "..."]
-    episode_length: Int[Array | np.ndarray, "..."]
-    td_error: Float[Array | np.ndarray, "..."]
-
-
 def begin(
-    agent: StreamingAgent, env: Environment, params: Any, agent_seed: Array, env_seed: Array
+    agent: StreamingAgent, env: core.Environment, params: Any, agent_seed: Array, env_seed: Array
 ) -> StreamState:
     """A run before its first step; agent and environment have seeds of their own."""
     # Step numbers are folded into the keys from 1 on; 0 is the beginning.
@@ -69,12 +60,12 @@ def begin(
 
 def advance(
     agent: StreamingAgent,
-    env: Environment,
+    env: core.Environment,
     params: Any,
     state: StreamState,
     steps: int,
     unroll: int = 1,
-) -> tuple[StreamState, StepRecord]:
+) -> tuple[StreamState, Record]:
     """`steps` steps of one run, and the record of each; `unroll` of them in a round of the loop."""
     numbers = state.step + 1 + jnp.arange(steps, dtype=jnp.int32)
     # Made in one batch before the loop: key arithmetic inside it would cost more than the game.
@@ -83,77 +74,82 @@ def advance(
 
     def step(carry: StreamState, keys: Any) -> tuple[StreamState, Array]:
         carry, record = _step(agent, env, params, carry, *keys)
+        metrics.update(record.metrics)
         return carry, _pack(record)
 
+    metrics: dict[str, Any] = {}  # their names are known once `step` is traced
     keys = (agent_keys[:, 0], agent_keys[:, 1], env_keys)
     state, packed = jax.lax.scan(step, state, keys, unroll=unroll)
-    return state, _unpack(packed)
+    return state, _unpack(packed, tuple(metrics))
 
 
-def _pack(record: StepRecord) -> Int[Array, "fields"]:
-    """A record as one vector of words: one write to memory in each step instead of four."""
+def _pack(record: Record) -> Int[Array, "fields"]:
+    """A record as one vector of words: one write to memory in each step instead of many."""
     bits = functools.partial(jax.lax.bitcast_convert_type, new_dtype=jnp.int32)
-    ended, episode_return, episode_length, td_error = record
+    numbers = [jnp.asarray(value, jnp.float32) for value in record.metrics.values()]
     return jnp.stack(
-        [ended.astype(jnp.int32), bits(episode_return), episode_length, bits(td_error)]
+        [
+            record.ended.astype(jnp.int32),
+            bits(record.episode_return),
+            record.episode_length,
+            *map(bits, numbers),
+        ]
     )
 
 
-def _unpack(words: Int[Array, "steps fields"]) -> StepRecord:
+def _unpack(words: Int[Array, "steps fields"], names: tuple[str, ...]) -> Record:
     floats = functools.partial(jax.lax.bitcast_convert_type, new_dtype=jnp.float32)
-    ended, episode_return, episode_length, td_error = words.T
-    return StepRecord(ended != 0, floats(episode_return), episode_length, floats(td_error))
+    ended, episode_return, episode_length, *numbers = words.T
+    metrics = dict(zip(names, map(floats, numbers), strict=True))
+    return Record(ended != 0, floats(episode_return), episode_length, metrics)
 
 
-def play(env: Environment, key: PRNGKeyArray, state: Any, action: Array, params: Any) -> Transition:
-    """One step of a world, without the state at an episode's end, which training does not read."""
-    world = step_autoreset(env, key, state, action, params)
+def play(
+    env: core.Environment, key: PRNGKeyArray, state: Any, action: Array, params: Any
+) -> core.Transition:
+    """One step of an environment, without the state at an episode's end: training needs none."""
+    reached = core.step_autoreset(env, key, state, action, params)
     # The barrier keeps the compiler from playing the game again wherever its outcome is read; and
     # keeps all that goes through it.
-    return jax.lax.optimization_barrier(world._replace(next_state=None))
+    return jax.lax.optimization_barrier(reached._replace(next_state=None))
 
 
 def _step(
     agent: StreamingAgent,
-    env: Environment,
+    env: core.Environment,
     params: Any,
     state: StreamState,
     act_key: PRNGKeyArray,
     update_key: PRNGKeyArray,
     env_key: PRNGKeyArray,
-) -> tuple[StreamState, StepRecord]:
+) -> tuple[StreamState, Record]:
     chosen, action = agent.act(state.agent, act_key)
-    world = play(env, env_key, state.env, action, params)
-    learned, signals = agent.update(
+    reached = play(env, env_key, state.env, action, params)
+    learned, metrics = agent.update(
         chosen,
-        Experience(
-            reward=world.reward,
-            terminated=world.terminated,
-            truncated=world.truncated,
-            next_observation=world.next_observation,
-            observation=world.observation,
+        Transition(
+            reward=reached.reward,
+            terminated=reached.terminated,
+            truncated=reached.truncated,
+            next_observation=reached.next_observation,
+            observation=reached.observation,
         ),
         update_key,
     )
-    ended = world.terminated | world.truncated
-    record = StepRecord(
-        ended=ended,
-        episode_return=state.episode_return + world.reward,
-        episode_length=state.episode_length + 1,
-        td_error=signals.td_error,
-    )
+    ended = reached.terminated | reached.truncated
+    episode, onward = count_step(state.episode_return, state.episode_length, reached.reward, ended)
     step = state.step + 1
-    sound = jnp.isfinite(world.reward) & all_finite(world.next_observation)
-    sound &= all_finite(world.observation)
+    sound = jnp.isfinite(reached.reward) & all_finite(reached.next_observation)
+    sound &= all_finite(reached.observation)
     state = state._replace(
         agent=learned,
-        env=world.state,
+        env=reached.state,
         step=step,
-        episode_return=jnp.where(ended, 0.0, record.episode_return),
-        episode_length=jnp.where(ended, 0, record.episode_length),
+        episode_return=onward[0],
+        episode_length=onward[1],
         fault_step=jnp.where(~sound & (state.fault_step < 0), step, state.fault_step),
     )
-    return state, record
+    return state, Record(ended, *episode, metrics)
 
 
 def all_finite(observation: Array) -> Bool[Array, ""]:
@@ -173,7 +169,7 @@ class Runs(DeviceEngine):
     def __init__(
         self,
         agents: Any,
-        env: Environment,
+        env: core.Environment,
         params: Any,
         agent_seeds: np.ndarray,
         env_seeds: np.ndarray,
@@ -187,7 +183,7 @@ class Runs(DeviceEngine):
 
     def _advance_all(
         self, agents: Any, params: Any, state: StreamState, steps: int
-    ) -> tuple[StreamState, StepRecord]:
+    ) -> tuple[StreamState, Record]:
         # Two steps in a round write the parameters from one place to another and back. A single one
         # must end where it began: an accelerator then copies them, a quarter of a step's time.
         unroll = 1 if in_turn(self._shares.sharding) else 2
@@ -197,27 +193,10 @@ class Runs(DeviceEngine):
             in_place=True,
         )(agents, params, state)
 
-    def advance(self, steps: int) -> StepRecord:
+    def advance(self, steps: int) -> Record:
         """Moves all runs on; returns records of shape [runs, steps]."""
         self._state, records = self._advance(*self._settings, self._state, steps)
         return self._shares.drop(records)
-
-    def measure(self, record: StepRecord) -> Measured:
-        """What a chunk's record says beside its episodes."""
-        return measure_steps(self.agents, self._shares.drop(self._state.step), record)
-
-
-def measure_steps(agents: Any, step: Any, record: StepRecord) -> Measured:
-    """TD errors and exploration of a chunk that ended at `step`."""
-    size = np.abs(np.asarray(record.td_error).astype(np.float64))
-    epsilon = np.asarray(jax.vmap(lambda agent, step: agent.epsilon(step))(agents, step))
-    with np.errstate(over="ignore"):
-        told = {
-            "mean_abs_td_error": size.mean(axis=1).astype(np.float32),
-            "max_abs_td_error": size.max(axis=1).astype(np.float32),
-            "epsilon": epsilon,
-        }
-    return Measured(told, ~(size <= DIVERGED), f"ε {epsilon.mean():.2f}")
 
 
 def spread(tree: PyTree, count: int, like: PyTree = None) -> PyTree:

@@ -12,8 +12,12 @@ What a name needs is imported when it is made.
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Callable
 from typing import Any
+
+import jax
+import numpy as np
 
 from eligrad._names import did_you_mean
 from eligrad.envs.core import Environment
@@ -124,3 +128,72 @@ def _limited(
             "ready-made: GymnasiumEnvironment(YourClass, max_episode_steps=...) takes it"
         )
     return TimeLimit(env, max_episode_steps)
+
+
+def as_environment(env: Any, max_episode_steps: int | None = None) -> Environment | HostEnvironment:
+    """The environment of a name, or of a Gymnasium class; one that is made already is passed on."""
+    if isinstance(env, str):
+        return make(env, max_episode_steps=max_episode_steps)
+    if isinstance(env, type) and issubclass(env, Environment | HostEnvironment):
+        raise TypeError(f"env is the class {env.__name__}; an object of it is accepted")
+    if not isinstance(env, Environment | HostEnvironment):
+        if not callable(env):
+            raise TypeError(
+                f"env is {env!r}; a name, an environment of eligrad, or a Gymnasium class or a "
+                "function that makes one is accepted: every seed has a copy of its own"
+            )
+        from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
+
+        builder: Any = env
+        return GymnasiumEnvironment(builder, max_episode_steps=max_episode_steps)
+    if max_episode_steps is not None:
+        raise ValueError(
+            f"max_episode_steps is {max_episode_steps}, but {env!r} is made already: it is for "
+            "environments given by name (eligrad.envs.make takes it)"
+        )
+    return env
+
+
+def change_params(env: Environment | HostEnvironment, changes: dict[str, Any]) -> Any:
+    """The numbers of a JAX environment with some of them changed, by their path; checked."""
+    if isinstance(env, HostEnvironment):
+        if changes:
+            raise ValueError(f"env_params are {changes}, but {env.name!r} is no JAX environment")
+        return ()
+    leaves, structure = jax.tree_util.tree_flatten_with_path(env.default_params())
+    named = {jax.tree_util.keystr(p, simple=True, separator="/"): leaf for p, leaf in leaves}
+    for name, value in changes.items():
+        if name not in named:
+            raise UnknownName(f"parameter of {env.name}", name, named)
+        named[name] = np.asarray(value, np.asarray(named[name]).dtype).tolist()
+    params = jax.tree.unflatten(structure, list(named.values()))
+    _check_observations(env, params)
+    return params
+
+
+def plain_params(changes: dict[str, Any] | None) -> dict[str, Any]:
+    """Changed numbers of an environment as a file can hold them; what it cannot hold is refused."""
+    plain = {name: np.asarray(value).tolist() for name, value in (changes or {}).items()}
+    for name, value in plain.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"{name} of env_params is {value}; finite numbers are accepted"
+            ) from None
+    return plain
+
+
+def _check_observations(env: Environment, params: Any) -> None:
+    """Refuses an environment whose observations do not have the shape that it promises."""
+    key = jax.eval_shape(jax.random.key, 0)
+    state, first = jax.eval_shape(env.reset, key, params)
+    action = jax.ShapeDtypeStruct(env.action_space.shape, env.action_space.dtype)
+    following = jax.eval_shape(env.step, key, state, action, params).observation
+    promised = tuple(env.observation_space.shape)
+    for method, observation in (("reset", first), ("step", following)):
+        if observation.shape != promised:
+            raise ValueError(
+                f"{env.name!r}: {method} gives an observation of shape {observation.shape}; "
+                f"observation_space promises {promised}"
+            )

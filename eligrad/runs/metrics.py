@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,32 +12,6 @@ import pyarrow.parquet as pq
 
 from eligrad._base.files import regular_size
 from eligrad._damaged import DamagedFileError
-
-DIVERGED = 1e6
-"""A run has diverged at its first TD error beyond this, or that is no number. Rewards are scaled to
-unit variance, so errors of a sound run are of order 1. Parameters that are no numbers show here in
-the same step: every action value is one no longer."""
-
-
-@runtime_checkable
-class EpisodeRecord(Protocol):
-    """What every engine records of each step, [runs, steps]."""
-
-    @property
-    def ended(self) -> Any:
-        """Whether the step ended an episode."""
-        ...
-
-    @property
-    def episode_return(self) -> Any:
-        """The sum of the episode's raw rewards so far."""
-        ...
-
-    @property
-    def episode_length(self) -> Any:
-        """Its steps so far."""
-        ...
-
 
 EPISODES = pa.schema(
     [
@@ -62,7 +36,7 @@ CHUNKS = pa.schema(
 )
 """`step` is the chunk's last; `seconds` is its wall-clock time, `steps_per_second` counts the steps
 of all runs together; `diverged_step` is the chunk's first step of divergence, or null. A column for
-each diagnostic of the engine follows."""
+each metric of the agent follows."""
 
 SCHEMAS = {"episodes": EPISODES, "chunks": CHUNKS}
 _DIAGNOSTIC = pa.field("diagnostic", pa.float32())
@@ -72,17 +46,6 @@ LARGEST_PART = 2**30
 LARGEST_RATIO, SMALL = 200, 2**24
 """How many times its files a table may be in memory, beyond that many bytes. Of 1000 runs with
 episodes that are all alike it was 155 times; with returns that differ it is below 10."""
-
-
-class Measured(NamedTuple):
-    """What an engine says of a chunk beside its episodes."""
-
-    diagnostics: dict[str, np.ndarray]
-    """Numbers by name, one for each run."""
-    diverged: np.ndarray
-    """Whether each step of each run showed divergence, [runs, steps]."""
-    headline: str
-    """For the progress bar."""
 
 
 class Tables(NamedTuple):
@@ -107,26 +70,40 @@ def concatenate(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def tables_of_chunk(
-    record: EpisodeRecord, measured: Measured, seeds: Sequence[int], begun_at: int, seconds: float
+    record: Any,
+    columns: Mapping[str, np.ndarray],
+    diverged: np.ndarray,
+    seeds: Sequence[int],
+    begun_at: int,
+    seconds: float,
 ) -> Tables:
-    """The rows of one chunk: records of shape [runs, steps] that follow step `begun_at`."""
+    """The rows of one chunk.
+
+    Args:
+        record: `ended`, `episode_return` and `episode_length` of each step, [runs, steps].
+        columns: the agent's metrics, one number for each run.
+        diverged: whether each step showed divergence; [runs, rollouts] for those at their ends.
+        seeds: one for each run.
+        begun_at: the step before the chunk's first.
+        seconds: what the chunk took.
+    """
     seed = np.asarray(seeds, np.int64)
     ended = np.asarray(record.ended)
     returns, lengths = np.asarray(record.episode_return), np.asarray(record.episode_length)
     runs, steps = ended.shape
     which, at = np.nonzero(ended)
     episodes = [which, seed[which], begun_at + 1 + at, returns[which, at], lengths[which, at]]
-    first = begun_at + 1 + np.argmax(measured.diverged, axis=1)
+    first = begun_at + (1 + np.argmax(diverged, axis=1)) * (steps // diverged.shape[1])
     chunks = [
         np.arange(runs),
         seed,
         np.full(runs, begun_at + steps),
         np.full(runs, seconds),
         np.full(runs, runs * steps / seconds),
-        pa.array(first, pa.int64(), mask=~measured.diverged.any(axis=1)),
+        pa.array(first, pa.int64(), mask=~diverged.any(axis=1)),
     ]
     table = _table(chunks, CHUNKS)
-    for name, values in measured.diagnostics.items():
+    for name, values in columns.items():
         table = table.append_column(name, pa.array(np.asarray(values, np.float32)))
     return Tables(_table(episodes, EPISODES), table)
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 
 from eligrad._base.checks import whole_number
-from eligrad.agents import PRESETS
-from eligrad.envs.names import UnknownName
-from eligrad.runs import config as planning
+from eligrad.agents import registry
+from eligrad.envs.registry import as_environment, change_params
+from eligrad.runs.config import rollout_of, whole_rollouts
 from eligrad.runs.configuration import Configuration, Run
 from eligrad.sweeps.spec import Spec, SpecError, Sweep
 
-_RUN_FIELDS = ("exploration_fraction", "max_episode_steps", "steps")
+_RUN_FIELDS = ("max_episode_steps", "steps")
 _ENV_PARAMS = "env_params."
 
 
@@ -49,22 +48,20 @@ def _configurations(sweep: Sweep) -> list[Configuration]:
 
 def check_world(configuration: Configuration) -> None:
     """Refuses an environment that nobody knows, or that the agent cannot act in."""
-    world = planning.make_world(str(configuration.env), configuration.max_episode_steps)
-    planning.make_agent(str(configuration.agent), configuration.settings, world)
-    planning.make_params(world, configuration.env_params)
+    env = as_environment(str(configuration.env), configuration.max_episode_steps)
+    config = registry.make_settings(str(configuration.agent), configuration.settings)
+    registry.build(str(configuration.agent), config, env)
+    change_params(env, configuration.env_params)
 
 
 def static_part(configuration: Configuration) -> tuple[tuple[str, Any], ...]:
     """The settings that shape a program; runs that agree in them can share one."""
-    fields = dataclasses.fields(PRESETS[str(configuration.agent)])
-    names = [field.name for field in fields if field.metadata.get("static")]
-    return tuple((name, configuration.settings[name]) for name in names)
+    names = registry.static_settings(registry.get(str(configuration.agent)).config)
+    return tuple((name, configuration.settings[name]) for name in sorted(names))
 
 
 def _configuration(agent: str, env: str, steps: Any, changes: dict[str, Any]) -> Configuration:
-    if agent not in PRESETS:
-        raise UnknownName("agent", agent, PRESETS)
-    known = {field.name: getattr(PRESETS[agent], field.name) for field in _fields(agent)}
+    known = vars(registry.get(agent).config)
     settings: dict[str, Any] = {}
     about: dict[str, Any] = {"steps": steps}
     env_params: dict[str, Any] = {}
@@ -73,45 +70,19 @@ def _configuration(agent: str, env: str, steps: Any, changes: dict[str, Any]) ->
             value = value if isinstance(value, bool) else _number(name, value)
             env_params[name.removeprefix(_ENV_PARAMS)] = value
         elif name in _RUN_FIELDS:
-            about[name] = _number(name, value)
-        elif name in known:
-            settings[name] = _like(name, value, known[name])
+            about[name] = whole_number(name, _number(name, value))
         else:
-            raise UnknownName(f"setting of {agent}", name, {*known, *_RUN_FIELDS})
+            settings[name] = _like(name, value, known.get(name, 0.0))
     about["steps"] = whole_number("steps", about["steps"])
-    if "max_episode_steps" in about:
-        limit = whole_number("max_episode_steps", about["max_episode_steps"])
-        about["max_episode_steps"] = limit
-    settings = planning.make_settings(agent, _explored(settings, about, known), runs=1)
-    about["steps"] = planning.whole_rollouts(about["steps"], settings.get("rollout", 1))
+    config = registry.make_settings(agent, settings, steps=about["steps"])
+    about["steps"] = whole_rollouts(about["steps"], rollout_of(config))
     return Configuration(
         agent=agent,
-        settings=settings,
+        settings=registry.to_json(config),
         env=env,
         env_params=env_params,
         **about,
     )
-
-
-def _explored(
-    settings: dict[str, Any], about: dict[str, Any], known: dict[str, Any]
-) -> dict[str, Any]:
-    """The length of the exploration schedule, as a share of the steps unless it is given."""
-    fraction = about.pop("exploration_fraction", None)
-    if "exploration_steps" not in known:
-        if fraction is not None:
-            raise SpecError("exploration_fraction is set, but the agent has no such schedule")
-        return settings
-    if fraction is not None and "exploration_steps" in settings:
-        raise SpecError("exploration_fraction and exploration_steps are both set; one is enough")
-    fraction = planning.EXPLORATION_FRACTION if fraction is None else fraction
-    if not 0 <= fraction <= 1:
-        raise SpecError(f"exploration_fraction is {fraction}; values in [0, 1] are accepted")
-    return {"exploration_steps": fraction * about["steps"]} | settings
-
-
-def _fields(agent: str) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(PRESETS[agent])
 
 
 def _like(name: str, value: Any, default: Any) -> Any:

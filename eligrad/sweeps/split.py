@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from eligrad._base.files import write_json
+from eligrad.agents.registry import of_runs
 from eligrad.runs.checksums import write_checksums
-from eligrad.runs.config import Plan
-from eligrad.runs.configuration import Configuration
+from eligrad.runs.config import plan_in_file
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import Tables
 from eligrad.runs.records import JOBS, RUNS
@@ -84,17 +84,16 @@ class _Piece:
 def _pieces(program: Path) -> Iterator[_Piece]:
     source = RunFolder.open(program)
     config = source.config
-    plan = Plan(**config["plan"])
+    plan = plan_in_file(config["plan"], program / "config.json")
     count = len(plan.seeds)
     leaves = newest(source.checkpoints())
     step = 0 if leaves is None else leaves.header["step"]
     tables = source.tables()
-    for index, seed in enumerate(plan.seeds):
-        settings = Configuration.of_plan(config["plan"], index).settings
-        own = dataclasses.replace(plan, seeds=[seed], settings=settings)
+    for index in range(count):
+        own = dataclasses.replace(plan.part([index]), settings=of_runs(plan.settings, index))
         together = {"runs": count, "index": index}
         yield _Piece(
-            config=config | {"plan": dataclasses.asdict(own), "program": together},
+            config=config | {"plan": own.to_json(), "program": together},
             step=step,
             tables=Tables(*(_rows(table, index, step) for table in tables)),
             leaves=None if leaves is None else leaves.run(index, count),

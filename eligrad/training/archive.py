@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
-from eligrad.engines.engine import make_engine
+from eligrad.agents import registry
+from eligrad.agents.protocol import Agent
 from eligrad.runs import checkpoint
-from eligrad.runs import config as planning
 from eligrad.runs.checkpoint import CheckpointError
-from eligrad.runs.config import Agent, Plan
+from eligrad.runs.config import Plan, plan_in_file
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import Tables, from_bytes, to_bytes
 from eligrad.runs.provenance import provenance
+from eligrad.training.build import build_engine, environment_of
 from eligrad.training.session import Session
 
 
@@ -22,7 +22,7 @@ def save(session: Session, path: str | Path, learner: str | None = None) -> None
 
     `learner` names the preset of an agent that has a network made by hand.
     """
-    header = {"step": session.step, "plan": dataclasses.asdict(session.plan)} | {
+    header = {"step": session.step, "plan": session.plan.to_json()} | {
         "learner": learner, "provenance": provenance(),
     }  # fmt: skip
     checkpoint.save(Path(path), _contents(session.engine.state, session.tables()), header)
@@ -35,13 +35,12 @@ def load(path: str | Path, *, agent: Agent | None = None, env: Any = None) -> Se
     """
     path = Path(path)
     plan = read_plan(path)
-    world = planning.world_of(plan, path, env)
+    world = environment_of(plan, path, env)
     if agent is None:
         if plan.agent is None:
             raise ValueError(f"the agent of {path} was made by hand: pass agent= again")
-        agent = planning.make_agent(plan.agent, plan.settings, world)
-    params = planning.make_params(world, plan.env_params)
-    session = Session(plan, agent, world, make_engine(agent, world, params, plan.seeds))
+        agent = registry.build(plan.agent, plan.settings, world)
+    session = Session(plan, agent, world, build_engine(plan, agent, world))
     if path.is_dir():
         folder = RunFolder(path)
         found = folder.newest(session.engine.state)
@@ -59,7 +58,7 @@ def read_plan(path: str | Path) -> Plan:
     """What was trained, as `config.json` of a run would say it."""
     path = Path(path)
     if path.is_dir():
-        return planning.plan_in_file(RunFolder.open(path).config["plan"], path / "config.json")
+        return plan_in_file(RunFolder.open(path).config["plan"], path / "config.json")
     return plan_in_header(checkpoint.read_header(path), path)
 
 
@@ -77,7 +76,7 @@ def plan_in_header(header: dict[str, Any], path: Path) -> Plan:
             f"{path} is a checkpoint, but not the save of an agent; such a file, or the folder of "
             "a run, is accepted"
         )
-    return planning.plan_in_file(header["plan"], path)
+    return plan_in_file(header["plan"], path)
 
 
 def _contents(state: Any, tables: Tables) -> dict[str, Any]:

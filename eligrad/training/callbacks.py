@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from eligrad._base.checks import whole_number
-from eligrad.runs.config import make_params
+from eligrad.envs.registry import change_params
 from eligrad.training import archive
 from eligrad.training.evaluation import evaluate
 from eligrad.training.session import Session
@@ -56,7 +56,7 @@ class EvaluateEvery:
             return
         self._due = session.step - session.step % self.steps + self.steps
         agents = session.engine.state.agent
-        params = make_params(session.env, session.plan.env_params)
+        params = change_params(session.env, session.plan.env_params)
         returns = evaluate(
             session.agent, session.env, agents, episodes=self.episodes, params=params
         )

@@ -11,10 +11,11 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eligrad._base.checks import whole_number
+from eligrad.agents.protocol import Agent
 from eligrad.engines.stream import spread
 from eligrad.envs import Environment, HostEnvironment
 from eligrad.envs.core import step_autoreset
-from eligrad.runs.config import Agent, World, env_seeds
+from eligrad.runs.config import env_seeds
 
 LIMIT = 100_000
 """Steps after which an episode that does not end is left, unless told otherwise."""
@@ -29,7 +30,7 @@ def choose(agent: Agent, state: Any, observation: Any, key: PRNGKeyArray, greedy
 
 def evaluate(
     agent: Agent,
-    env: World,
+    env: Environment | HostEnvironment,
     states: Any,
     *,
     episodes: int = 10,

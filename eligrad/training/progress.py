@@ -1,10 +1,11 @@
-"""The progress bar: steps, steps per second, time left, mean return, and a word of the engine."""
+"""The progress bar: steps, steps per second, time left, mean return, metrics of the agent."""
 
 from __future__ import annotations
 
 import collections
 import sys
 import time
+from collections.abc import Mapping
 from types import TracebackType
 
 import numpy as np
@@ -45,7 +46,7 @@ class Progress:
         keep_steady(self._bar)
         self._compiled = False
 
-    def advance(self, steps: int, tables: Tables, headline: str) -> None:
+    def advance(self, steps: int, tables: Tables, metrics: Mapping[str, float]) -> None:
         """Shows that a chunk of so many steps is done."""
         if not self._compiled:
             self._compiled = True
@@ -53,7 +54,8 @@ class Progress:
             self._bar.set_description(self._title, refresh=False)
         self._returns.extend(tables.episodes["return"].to_numpy())
         mean = f"{np.mean(self._returns):.4g}" if self._returns else "–"
-        self._bar.set_postfix_str(f"return {mean}, {headline}", refresh=False)
+        shown = (f"{name.replace('_', ' ')} {value:.3g}" for name, value in metrics.items())
+        self._bar.set_postfix_str(", ".join([f"return {mean}", *shown]), refresh=False)
         self._bar.update(steps)
 
     def __enter__(self) -> Progress:

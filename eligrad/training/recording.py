@@ -15,17 +15,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, Shaped, UInt8
+from jaxtyping import Float, PRNGKeyArray, Shaped, UInt8
 
-from eligrad import normalize
 from eligrad._base.checks import whole_number
-from eligrad.agents import ActorCritic, Network, QLambda
-from eligrad.agents.policies import over_batch
-from eligrad.agents.ppo import OBSERVATION_CLIP, REWARD_CLIP
-from eligrad.agents.streaming import epsilon_greedy_probabilities
+from eligrad.agents.protocol import Agent
 from eligrad.envs import Environment, HostEnvironment
 from eligrad.envs.core import step_autoreset
-from eligrad.runs.config import Agent, World, env_seeds
+from eligrad.runs.config import env_seeds
 from eligrad.training.evaluation import choose
 from eligrad.training.saved import Which, read_agent
 
@@ -46,23 +42,24 @@ class Recording:
     actions: Shaped[np.ndarray, "steps ..."]
     rewards: Float[np.ndarray, "steps"]
     """Rewards r_{t+1}, as the environment gave them."""
-    scaled_rewards: Float[np.ndarray, "steps"]
-    """The same as the agent sees them; all that follows is in this unit."""
-    values: Float[np.ndarray, "steps"]
-    """q(s_t, a_t) of the action taken, for an agent with action values; else v(s_t)."""
-    following: Float[np.ndarray, "steps"]
-    """The value of s_{t+1} that the agent bootstraps from; 0 where the task ended."""
-    td_errors: Float[np.ndarray, "steps"]
-    """δ_t: the scaled reward, and the discount times `following`, less `values`."""
-    auxiliary: Float[np.ndarray, "steps"] | None
-    """h(s_t, a_t), or h(s_t), of a gradient rule: the TD(λ) error that is expected there."""
-    of_actions: bool
-    """Whether values and h are those of actions."""
-    discount: float
     terminated: bool
     """Whether the task itself ended the episode."""
     truncated: bool
     """Whether the environment cut it off; neither, and the recording did."""
+    scaled_rewards: Float[np.ndarray, "steps"] | None = None
+    """Rewards as the agent sees them; all that follows is in this unit. None, as is all that
+    follows, for an agent that does not say what it thinks (see `Agent.inspect`)."""
+    values: Float[np.ndarray, "steps"] | None = None
+    """q(s_t, a_t) of the action taken, for an agent with action values; else v(s_t)."""
+    following: Float[np.ndarray, "steps"] | None = None
+    """The value of s_{t+1} that the agent bootstraps from; 0 where the task ended."""
+    td_errors: Float[np.ndarray, "steps"] | None = None
+    """δ_t: the scaled reward, and the discount times `following`, less `values`."""
+    auxiliary: Float[np.ndarray, "steps"] | None = None
+    """h(s_t, a_t), or h(s_t), of a gradient rule: the TD(λ) error that is expected there."""
+    of_actions: bool = False
+    """Whether values and h are those of actions."""
+    discount: float = 1.0
     action_names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -100,7 +97,7 @@ def record_episode(
 def record(
     agent: Agent,
     state: Any,
-    env: World,
+    env: Environment | HostEnvironment,
     *,
     params: Any = None,
     episode: int = 0,
@@ -137,95 +134,34 @@ def record(
             frames.append(world.frame())
     finally:
         world.close()
-    seen = np.stack(observations)
-    thought = _thoughts(agent, state, seen, np.stack(actions))
-    discount = float(np.asarray(agent.config.gamma))
-    following = thought.following * np.append(np.ones(len(rewards) - 1), not terminated)
-    scaled = _scaled(agent, state, np.array(rewards))
-    return Recording(
+    seen, taken, got = np.stack(observations), np.stack(actions), np.array(rewards)
+    recording = Recording(
         title=title or env.name,
         frames=np.stack(frames),
         observations=seen,
-        actions=np.stack(actions[:-1]),
-        rewards=np.array(rewards),
-        scaled_rewards=scaled,
-        values=thought.value,
-        following=following,
-        td_errors=scaled + discount * following - thought.value,
-        auxiliary=thought.auxiliary,
-        of_actions=isinstance(agent, QLambda),
-        discount=discount,
+        actions=taken[:-1],
+        rewards=got,
         terminated=terminated,
         truncated=truncated,
         action_names=_action_names(env),
     )
-
-
-class _Thoughts(NamedTuple):
-    value: np.ndarray
-    following: np.ndarray
-    auxiliary: np.ndarray | None
-
-
-def _thoughts(agent: Agent, state: Any, observations: np.ndarray, actions: np.ndarray) -> _Thoughts:
-    """Values and h along the episode; there is one more observation and action than steps."""
-    if isinstance(agent, ActorCritic):
-        return _of_states(agent, state, observations)
-    stats, taken = state.perception.observations, actions[:, None].astype(np.int64)
-    q = _along(agent.network, state.w, stats, observations)
-    of_taken = np.take_along_axis(q, taken, axis=1)[:, 0]
-    if agent.config.target == "max":
-        following = q.max(axis=1)
-    elif agent.config.target == "sarsa":
-        following = of_taken
-    else:
-        likely = jax.vmap(epsilon_greedy_probabilities, (0, None))
-        weights = likely(jnp.asarray(q, jnp.float32), agent.epsilon(state.step))
-        following = np.sum(np.asarray(weights) * q, axis=1)
-    h = None
-    if state.theta is not None:
-        h = _along(agent.network, state.theta, stats, observations)
-        h = np.take_along_axis(h, taken, axis=1)[:-1, 0]
-    return _Thoughts(of_taken[:-1], following[1:], h)
-
-
-def _of_states(agent: ActorCritic, state: Any, observations: np.ndarray) -> _Thoughts:
-    along = functools.partial(
-        _along,
-        agent.critic,
-        stats=state.perception.observations,
-        observations=observations,
-        clip=OBSERVATION_CLIP,
+    inspection = agent.inspect(state, seen, taken, got)
+    if inspection is None:
+        return recording
+    following = inspection.next_values * np.append(np.ones(len(rewards) - 1), not terminated)
+    return dataclasses.replace(
+        recording,
+        scaled_rewards=inspection.rewards,
+        values=inspection.values,
+        following=following,
+        td_errors=inspection.rewards + inspection.discount * following - inspection.values,
+        auxiliary=inspection.h,
+        of_actions=inspection.of_actions,
+        discount=inspection.discount,
     )
-    v, auxiliary = along(state.networks.critic)[:, 0], state.networks.auxiliary
-    return _Thoughts(v[:-1], v[1:], None if auxiliary is None else along(auxiliary)[:-1, 0])
 
 
-def _along(
-    network: Network,
-    params: Any,
-    stats: normalize.RunningStats,
-    observations: np.ndarray,
-    clip: float | None = None,
-) -> np.ndarray:
-    """What a network says to each observation, [T + 1, outputs]."""
-
-    @jax.jit
-    def apply(params: Any, stats: Any, observations: Array) -> Array:
-        seen = normalize.normalize(stats, observations, clip=clip)
-        return over_batch(network.apply, 1)(params, seen)
-
-    return np.asarray(apply(params, stats, jnp.asarray(observations)), np.float64)
-
-
-def _scaled(agent: Agent, state: Any, rewards: np.ndarray) -> np.ndarray:
-    """Rewards as the agent sees them."""
-    scaled = normalize.scale_reward(state.perception.rewards, jnp.asarray(rewards, jnp.float32))
-    limit = REWARD_CLIP if isinstance(agent, ActorCritic) else np.inf
-    return np.clip(np.asarray(scaled, np.float64), -limit, limit)
-
-
-def _action_names(env: World) -> tuple[str, ...]:
+def _action_names(env: Environment | HostEnvironment) -> tuple[str, ...]:
     """What the actions of a MinAtar game do."""
     from eligrad.envs.minatar import Game
 

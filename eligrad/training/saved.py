@@ -12,16 +12,19 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from eligrad.agents import ActorCritic
-from eligrad.envs import HostEnvironment, make
+from eligrad.agents import registry
+from eligrad.agents.protocol import Agent, observation_struct
+from eligrad.envs import Environment, HostEnvironment, make
+from eligrad.envs.registry import change_params
 from eligrad.runs import checkpoint
-from eligrad.runs import config as planning
 from eligrad.runs.checkpoint import DamagedCheckpointError
-from eligrad.runs.config import Agent, Plan, World
+from eligrad.runs.config import Plan, plan_in_file
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import Tables, from_bytes
 from eligrad.runs.summary import best_run
 from eligrad.training import archive
+from eligrad.training.build import environment_of
+from eligrad.training.build import title as run_title
 
 Which = int | Literal["best"]
 """A seed of the run, or the one whose last episodes had the highest mean return."""
@@ -33,7 +36,7 @@ class Saved:
 
     agent: Agent
     state: Any
-    env: World
+    env: Environment | HostEnvironment
     params: Any
     title: str
     seed: int
@@ -67,7 +70,7 @@ def _from_folder(path: Path, seed: Which, frames: bool) -> Saved:
     folder = RunFolder(path)
     if not (path / "config.json").is_file():
         raise FileNotFoundError(f"{path} is no run: it has no config.json")
-    plan = planning.plan_in_file(folder.config["plan"], path / "config.json")
+    plan = plan_in_file(folder.config["plan"], path / "config.json")
     trouble: Exception = FileNotFoundError(
         f"{path} has no checkpoint yet; the first is written at step {plan.checkpoint_every:,}"
     )
@@ -102,9 +105,8 @@ def _read(
         index = plan.seeds.index(seed)
     else:
         raise ValueError(f'seed is {seed}; "best", or one of {plan.seeds}, is accepted')
-    env = planning.world_of(plan, path)
-    settings = {k: v[index] if isinstance(v, list) else v for k, v in plan.settings.items()}
-    agent = planning.make_agent(plan.agent, settings, env)
+    env = environment_of(plan, path)
+    agent = registry.build(plan.agent, registry.of_runs(plan.settings, index), env)
     state = _agent_state(reader, agent, env, index, len(plan.seeds), at)
     if frames and isinstance(env, HostEnvironment):
         env = _drawing_itself(plan.env, plan.max_episode_steps)
@@ -112,21 +114,18 @@ def _read(
         agent=agent,
         state=state,
         env=env,
-        params=planning.make_params(env, plan.env_params),
-        title=planning.title(plan, env),
+        params=change_params(env, plan.env_params),
+        title=run_title(plan, env),
         seed=plan.seeds[index],
         step=step,
     )
 
 
 def _agent_state(
-    reader: checkpoint.Reader, agent: Agent, env: World, index: int, count: int, at: str
+    reader: checkpoint.Reader, agent: Agent, env: Any, index: int, count: int, at: str
 ) -> Any:
     """The state of one agent out of `count`; no other leaf of the file is read."""
-    shape, dtype = tuple(env.observation_space.shape), env.observation_space.dtype
-    if isinstance(agent, ActorCritic):
-        shape = (agent.config.num_envs, *shape)
-    observation = jax.ShapeDtypeStruct(shape, dtype)
+    observation = observation_struct(agent, env.observation_space)
     like = jax.eval_shape(agent.init, jax.eval_shape(jax.random.key, 0), observation)
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     restored = []
@@ -137,7 +136,7 @@ def _agent_state(
     return jax.tree.unflatten(structure, restored)
 
 
-def _drawing_itself(name: str, max_episode_steps: int | None) -> World:
+def _drawing_itself(name: str, max_episode_steps: int | None) -> Environment | HostEnvironment:
     try:
         return make(name, max_episode_steps=max_episode_steps, render_mode="rgb_array")
     # Whatever an environment of somebody else's raises when it is asked for pictures.

@@ -16,18 +16,21 @@ import pyarrow as pa
 from jax.errors import JaxRuntimeError
 
 from eligrad._base.interruption import Interrupted, Interruption
+from eligrad.agents.protocol import Agent
 from eligrad.engines.devices import return_freed_memory
 from eligrad.engines.engine import Engine
+from eligrad.engines.episodes import Record
 from eligrad.engines.faults import EnvironmentFault, chunk_failed
 from eligrad.engines.simulators import HostEngine
-from eligrad.runs import config as planning
+from eligrad.envs import Environment, HostEnvironment
 from eligrad.runs import plot as figure
 from eligrad.runs.checkpoint import CheckpointError
-from eligrad.runs.config import Agent, Plan, World
+from eligrad.runs.config import Plan, env_seeds
 from eligrad.runs.folder import RunFolder
-from eligrad.runs.metrics import EpisodeRecord, Tables, tables_of_chunk
+from eligrad.runs.metrics import Tables, tables_of_chunk
 from eligrad.runs.provenance import provenance
 from eligrad.runs.summary import summarise
+from eligrad.training.build import title
 from eligrad.training.loggers import Sinks, Subject
 from eligrad.training.progress import Progress
 
@@ -57,7 +60,7 @@ class Session:
         self,
         plan: Plan,
         agent: Agent,
-        env: World,
+        env: Environment | HostEnvironment,
         engine: Engine,
         folder: RunFolder | None = None,
         progress: bool = False,
@@ -65,7 +68,7 @@ class Session:
         callbacks: Sequence[Callback] = (),
     ) -> None:
         self.plan, self.agent, self.env, self.folder = plan, agent, env, folder
-        self.title = planning.title(plan, env)
+        self.title = title(plan, env)
         self.show_progress = progress
         self.sink_names, self.sinks = sinks, Sinks()
         self.callbacks = callbacks
@@ -79,7 +82,7 @@ class Session:
     @property
     def config(self) -> dict[str, Any]:
         """What the folder's `config.json` says of the run itself."""
-        return {"plan": dataclasses.asdict(self.plan)}
+        return {"plan": self.plan.to_json()}
 
     def run(self) -> Result:
         """Trains to the end of the plan, or until a signal or a callback says so."""
@@ -145,7 +148,7 @@ class Session:
                 "all runs go on in new episodes",
                 stacklevel=4,
             )
-            self.engine.interrupt(planning.env_seeds(self.plan.seeds, step))
+            self.engine.interrupt(env_seeds(self.plan.seeds, step))
 
     def _advance(self, bar: Progress) -> None:
         """One chunk; chunks end at the same steps however often a run was stopped."""
@@ -163,13 +166,15 @@ class Session:
         # All time is some chunk's: that of making the engine, too, and of writing files.
         self.clock, before = time.perf_counter(), self.clock
         self.seconds.append(seconds := self.clock - before)
-        measured = self.engine.measure(record)
-        tables = tables_of_chunk(record, measured, self.plan.seeds, begun_at, seconds)
+        metrics = {name: np.asarray(values) for name, values in record.metrics.items()}
+        columns, diverged = self.agent.report(metrics), self.agent.diverged(metrics)
+        tables = tables_of_chunk(record, columns, diverged, self.plan.seeds, begun_at, seconds)
         self.unsaved.append(tables)
         self.sinks.write(tables, self.step)
-        bar.advance(steps, tables, measured.headline)
+        shown = {name: float(np.mean(columns[name])) for name in self.agent.progress_metrics}
+        bar.advance(steps, tables, shown)
 
-    def _check_faults(self, record: EpisodeRecord) -> None:
+    def _check_faults(self, record: Record) -> None:
         steps = np.asarray(self.engine.fault_step)
         faulty = np.flatnonzero(steps >= 0)
         if not faulty.size:

@@ -179,6 +179,8 @@ class _Film:
 
 
 def _panels(recording: Recording) -> list[_Panel]:
+    if recording.values is None or recording.td_errors is None:
+        return [_Panel("reward", REWARD, recording.rewards, since=1)]
     of = "(s, a)" if recording.of_actions else "(s)"
     name = "q" if recording.of_actions else "v"
     panels = [_Panel(f"{name}{of}", VALUE, recording.values, since=0)]
@@ -194,6 +196,7 @@ _MEANING = {
     "h(s, a)": "h(s, a): the TD(λ) error expected here",
     "h(s)": "h(s): the TD(λ) error expected here",
     "δ": "TD error δ = r + γ v′ - v, when the reward comes",
+    "reward": "reward, as the environment gives it",
 }
 
 

@@ -1,17 +1,17 @@
-"""A recorded stream of experience, in which everything happens that can end an episode."""
+"""A recorded stream of transitions, in which everything happens that can end an episode."""
 
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from eligrad.agents import Experience
+from eligrad.agents import Transition
 
 
 class Recording(NamedTuple):
     first: Any
-    experience: Any
-    """`Experience` of arrays with a leading time axis."""
+    transitions: Any
+    """`Transition` of arrays with a leading time axis."""
     act_keys: Any
     update_keys: Any
     act_uniforms: Any
@@ -39,7 +39,7 @@ def record(steps, shape, dtype: Any, seed=0):
     uniforms = jax.vmap(jax.vmap(lambda key: jax.random.uniform(key, (2,), np.float32)))(keys)
     return Recording(
         first=pool[-1],
-        experience=Experience(
+        transitions=Transition(
             reward=rng.normal(0.5, 2.0, steps).astype(np.float32),
             terminated=terminated,
             truncated=truncated,

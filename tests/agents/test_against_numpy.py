@@ -95,9 +95,9 @@ def run_library(config, net, recording):
         return jnp.where(n > 1, stats.population_variance * n / jnp.maximum(n - 1, 1), 1.0)
 
     def step(state, inputs):
-        experience, act_key, update_key = inputs
+        transition, act_key, update_key = inputs
         state, action = agent.act(state, act_key)
-        state, signals = agent.update(state, experience, update_key)
+        state, metrics = agent.update(state, transition, update_key)
         seen, rewards, z = state.perception.observations, state.perception.rewards, state.traces
         alive = [t for t in ([z.w] if z.w is not None else []) + [z.h, z.theta] if t is not None]
         return state, Trajectory(
@@ -108,11 +108,11 @@ def run_library(config, net, recording):
             observation_variance=flat(variance(seen)),
             reward_mean=rewards.stats.mean,
             reward_variance=variance(rewards.stats),
-            td_error=signals.td_error,
+            td_error=metrics["td_error"],
             action=action,
         )
 
-    inputs = (recording.experience, recording.act_keys, recording.update_keys)
+    inputs = (recording.transitions, recording.act_keys, recording.update_keys)
     _, trajectory = jax.jit(lambda s, i: jax.lax.scan(step, s, i))(first, inputs)
     return first, jax.tree.map(lambda x: np.asarray(x, np.float64), trajectory)
 
@@ -127,7 +127,7 @@ def run_reference(config, first, recording):
     rows = []
     for t in range(len(recording.act_uniforms)):
         action = agent.act(recording.act_uniforms[t])
-        reward, terminated, truncated, arrived, following = (x[t] for x in recording.experience)
+        reward, terminated, truncated, arrived, following = (x[t] for x in recording.transitions)
         agent.learn(
             float(reward), terminated, truncated, arrived, following, recording.update_uniforms[t]
         )
@@ -187,7 +187,7 @@ ON_POLICY = {"sarsa-lambda", "expected-sarsa-lambda"}
 
 def test_the_recording_has_every_kind_of_step():
     for recording in (IMAGES, VECTORS):
-        e = recording.experience
+        e = recording.transitions
         ended = e.terminated | e.truncated
         for kind in (e.terminated & ~e.truncated, ~e.terminated & e.truncated):
             assert kind.sum() > 5
@@ -228,8 +228,8 @@ def test_on_policy_targets_know_no_cut(preset):
     def program(trace_cut):
         agent = QLambda(settings(preset, trace_cut=trace_cut), SMALL_MLP)
         key, state = jax.random.key(0), beginning(agent, VECTORS)
-        experience = jax.tree.map(lambda x: jnp.asarray(x[0]), VECTORS.experience)
-        return str(jax.make_jaxpr(agent.update)(state, experience, key))
+        transition = jax.tree.map(lambda x: jnp.asarray(x[0]), VECTORS.transitions)
+        return str(jax.make_jaxpr(agent.update)(state, transition, key))
 
     assert program("after") == program("watkins")
 
@@ -271,10 +271,10 @@ def test_the_network_of_minatar():
 
 
 def _flawed(recording, **changes):
-    return recording._replace(experience=recording.experience._replace(**changes))
+    return recording._replace(transitions=recording.transitions._replace(**changes))
 
 
-E = IMAGES.experience
+E = IMAGES.transitions
 FLAWS = {
     "cut before instead of after": ({"trace_cut": "watkins"}, IMAGES),
     "another rule": ({"rule": "tdc"}, IMAGES),

@@ -37,12 +37,12 @@ def run(agent, init_key):
     """The agent's final state after the recorded stream, and its actions."""
 
     def step(state, inputs):
-        experience, act_key, update_key = inputs
+        transition, act_key, update_key = inputs
         state, action = agent.act(state, act_key)
-        state, _ = agent.update(state, experience, update_key)
+        state, _ = agent.update(state, transition, update_key)
         return state, action
 
-    inputs = (STREAM.experience, STREAM.act_keys, STREAM.update_keys)
+    inputs = (STREAM.transitions, STREAM.act_keys, STREAM.update_keys)
     return jax.lax.scan(step, agent.init(init_key, jnp.asarray(STREAM.first)), inputs)
 
 
@@ -59,8 +59,8 @@ def _one_step(agent):
     """The state before the first update, and after it."""
     state = agent.init(jax.random.key(5), jnp.asarray(STREAM.first))
     state, _ = agent.act(state, STREAM.act_keys[0])
-    experience = jax.tree.map(lambda x: jnp.asarray(x[0]), STREAM.experience)
-    return state, agent.update(state, experience, STREAM.update_keys[0])[0]
+    transition = jax.tree.map(lambda x: jnp.asarray(x[0]), STREAM.transitions)
+    return state, agent.update(state, transition, STREAM.update_keys[0])[0]
 
 
 def assert_close(a, b, tolerance=2e-6):
@@ -224,9 +224,9 @@ def test_the_gradient_of_an_auxiliary_loss_joins_the_update():
     arrived = normalize.normalize(
         normalize.update(
             normalize.update(normalize.init_stats((INPUTS,)), jnp.asarray(STREAM.first)),
-            jnp.asarray(STREAM.experience.next_observation[0]),
+            jnp.asarray(STREAM.transitions.next_observation[0]),
         ),
-        jnp.asarray(STREAM.experience.next_observation[0]),
+        jnp.asarray(STREAM.transitions.next_observation[0]),
     )
     features = np.tanh(np.asarray(before.w["b1"]))  # the first observation normalises to 0
     slope = 2 * np.sum(features.sum() - np.asarray(arrived)) * (1 - features**2)
@@ -333,10 +333,10 @@ def test_exploration_stays_at_its_end_when_no_more_steps_are_counted(target):
     state = agent.init(jax.random.key(5), jnp.asarray(STREAM.first))
 
     def after_the_update_at(step):
-        experience = jax.tree.map(lambda x: jnp.asarray(x[0]), STREAM.experience)
+        transition = jax.tree.map(lambda x: jnp.asarray(x[0]), STREAM.transitions)
         moved = state._replace(step=jnp.int32(step))
         # Several keys, since an action drawn at random may be the best one.
-        return jax.vmap(lambda key: agent.update(moved, experience, key)[0])(STREAM.update_keys)
+        return jax.vmap(lambda key: agent.update(moved, transition, key)[0])(STREAM.update_keys)
 
     last, before = after_the_update_at(2**31 - 1), after_the_update_at(2**31 - 2)
     assert (last.step == 2**31 - 1).all()

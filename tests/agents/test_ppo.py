@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from eligrad.agents import PPO, Experience, GradientPPO, GradientPPOConfig, PPOConfig
+from eligrad.agents import PPO, GradientPPO, GradientPPOConfig, PPOConfig, Transition
 from tests.agents import numpy_ppo
 from tests.agents import ppo_cases as cases
 
@@ -271,7 +271,7 @@ def test_observations_and_rewards_are_normalised_as_they_come():
             final[0], reward[1] = 100.0, 100.0
         perception, seen = perceive(
             perception,
-            Experience(
+            Transition(
                 *map(jnp.asarray, (reward, terminated, truncated, final, observation)),
             ),
         )

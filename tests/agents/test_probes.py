@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from eligrad import normalize
-from eligrad.agents import PRESETS, QLambda, QLambdaConfig, from_equinox
+from eligrad.agents import PRESETS, QLambda, QLambdaConfig, StreamingAgent, from_equinox
 from eligrad.engines.stream import Runs
 from eligrad.envs import probes
 from eligrad.envs.core import Environment, Step
@@ -102,7 +102,7 @@ class Flaws(NamedTuple):
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Flawed:
+class Flawed(StreamingAgent):
     """An agent told less than the truth."""
 
     agent: QLambda
@@ -117,19 +117,22 @@ class Flawed:
     def act(self, state, key):
         return self.agent.act(state, key)
 
-    def update(self, state, experience, key):
-        flaws, e = self.flaws, experience
+    def sampled_action(self, state, observation, key):
+        return self.agent.sampled_action(state, self.see(observation), key)
+
+    def update(self, state, transition, key):
+        flaws, e = self.flaws, transition
         ended = e.terminated | e.truncated
         terminated = jnp.where(flaws.truncation_is_termination, ended, e.terminated)
         arrived = jnp.where(flaws.bootstraps_from_next_episode, e.observation, e.next_observation)
-        experience = e._replace(
+        transition = e._replace(
             terminated=terminated & ~flaws.bootstraps_beyond_the_end,
             truncated=ended,
             next_observation=self.see(arrived),
             observation=self.see(e.observation),
         )
         state = state._replace(greedy=state.greedy | flaws.never_cuts)
-        return self.agent.update(state, experience, key)
+        return self.agent.update(state, transition, key)
 
     def interrupt(self, state, observation):
         return self.agent.interrupt(state, self.see(observation))

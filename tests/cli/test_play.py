@@ -18,7 +18,7 @@ from PIL import Image
 from eligrad.agents import PRESETS
 from eligrad.cli import play as cli_play
 from eligrad.cli import watch as cli_watch
-from eligrad.runs.config import Plan, settings_of
+from eligrad.runs.config import Plan
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import CHUNKS, EPISODES, Tables
 from eligrad.training import train
@@ -79,7 +79,7 @@ SEEDS = [4, 9]
 def plan_of(steps: int = 1000) -> Plan:
     return Plan(
         agent="qrc",
-        settings=settings_of(PRESETS["qrc"]),
+        settings=PRESETS["qrc"],
         env="MinAtar/Breakout-v1",
         max_episode_steps=None,
         env_params={},

@@ -13,9 +13,9 @@ import time
 import pandas as pd
 import pytest
 
-from eligrad.agents import PRESETS
+from eligrad.agents import PRESETS, make_settings
 from eligrad.cli import train as cli_train
-from eligrad.runs.config import Plan, make_settings
+from eligrad.runs.config import Plan
 from eligrad.runs.folder import RunFolder
 from eligrad.training import train
 from tests.engines import tiny

@@ -115,9 +115,9 @@ def test_three_engines_one_run(preset):
     host = HostRuns(agent, GymnasiumEnvironment(GymnasiumTape), seeds, np.array([0, 1]))
     host_records = host.advance(STEPS // 2), host.advance(STEPS - STEPS // 2)
     host.close()
-    for name in records._fields:
-        joined = np.concatenate([getattr(part, name) for part in host_records], axis=1)
-        np.testing.assert_allclose(getattr(records, name), joined, rtol=1e-5, atol=1e-5)
+    joined = jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *host_records)
+    for ours, theirs in zip(*map(jax.tree.leaves, (records, joined)), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
     for run in range(2):
         tape = {name: rows[run] for name, rows in TAPES.items()}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eligrad.agents import PPO, DiscretePolicy, PPOConfig, from_equinox
-from eligrad.agents.streaming import Experience
+from eligrad.agents.streaming import Transition
 from eligrad.engines.host_normalizer import HostPerception
 from eligrad.envs.host import HostTransition
 from eligrad.nets import tanh_mlp
@@ -61,7 +61,7 @@ def test_rows_and_statistics_are_the_agents_own(envs, shape):
         theirs, seen = perceive(
             agents,
             theirs,
-            Experience(reward, terminated > 0, truncated > 0, following, observation),
+            Transition(reward, terminated > 0, truncated > 0, following, observation),
         )
         row = np.empty((RUNS, envs, size + 1), np.float32)
         with np.errstate(all="ignore"):  # as in the engine

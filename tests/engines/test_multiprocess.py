@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from eligrad.engines import multiprocess as crew
+from eligrad.engines import multiprocess
 from eligrad.training import resume, train
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -50,7 +50,7 @@ class Elaborate(Exception):
         super().__init__(f"{part} is {fault}")
 
 
-def test_an_error_that_does_not_come_through_a_pipe_is_told_in_words(monkeypatch):
+def test_an_error_that_does_not_come_through_a_pipe_is_told_in_words():
     class OneRequest:
         requests = iter([("state", None)])
         answers: list = []  # noqa: RUF012
@@ -63,11 +63,10 @@ def test_an_error_that_does_not_come_through_a_pipe_is_told_in_words(monkeypatch
         def send(self, answer):
             self.answers.append(pickle.loads(pickle.dumps(answer)))
 
-    def fail(plan):
+    def fail():
         raise Elaborate("the wheel", "stuck")
 
-    monkeypatch.setattr(crew, "_engine_of", fail)
-    inspect.unwrap(crew._work)(OneRequest(), None, {})
+    inspect.unwrap(multiprocess._work)(OneRequest(), fail, {})
     assert [repr(answer) for answer in OneRequest.answers] == [
         "RuntimeError('Elaborate: the wheel is stuck')"
     ]

@@ -23,8 +23,8 @@ SEEDS, ROLLOUTS = [3, 4, 5], 3
 
 def timeless(record):
     """A record without what depends on the clock."""
-    told = {k: v for k, v in record.diagnostics.items() if not k.endswith("_seconds")}
-    return record._replace(diagnostics=told)
+    metrics = {k: v for k, v in record.metrics.items() if not k.endswith("_seconds")}
+    return record._replace(metrics=metrics)
 
 
 def assert_same(ours, theirs):
@@ -81,7 +81,7 @@ def together(request):
     env = make_env()
     records, state = play(preset, env, SEEDS, **settings)
     assert records.ended.any(axis=1).all()
-    assert len(np.unique(records.diagnostics["lambda_error"][:, -1])) == 3  # different runs
+    assert len(np.unique(records.metrics["lambda_error"][:, -1])) == 3  # different runs
     return preset, env, settings, records, state
 
 
@@ -109,7 +109,7 @@ def test_settings_in_a_list_are_those_of_runs_alone(together):
     sizes, lams = [0.01, 0.02, 0.01], [0.9, 0.9, 0.95]
     each = {"critic_step_size": np.array(sizes), "lam": np.array(lams)}
     records, state = play(preset, env, [1, 1, 1], **settings, **each)
-    assert len(np.unique(records.diagnostics["lambda_error"][:, 1])) == 3
+    assert len(np.unique(records.metrics["lambda_error"][:, 1])) == 3
     for run in range(3):
         one = {"critic_step_size": sizes[run], "lam": lams[run]}
         alone, alone_state = play(preset, env, [1], **settings, **one)
@@ -178,10 +178,8 @@ def test_both_engines_see_and_learn_the_same():
     np.testing.assert_array_equal(here.ended, there.ended)
     np.testing.assert_array_equal(here.episode_length, there.episode_length)
     np.testing.assert_allclose(here.episode_return, there.episode_return, atol=1e-4)
-    for name, values in here.diagnostics.items():
-        np.testing.assert_allclose(
-            values, there.diagnostics[name], rtol=2e-3, atol=1e-4, err_msg=name
-        )
+    for name, values in here.metrics.items():
+        np.testing.assert_allclose(values, there.metrics[name], rtol=2e-3, atol=1e-4, err_msg=name)
     for ours, theirs in zip(
         jax.tree.leaves(state_here.agent.networks),
         jax.tree.leaves(state_there.agent.networks),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
@@ -55,7 +56,7 @@ def test_engines_go_on_as_if_never_stopped(tmp_path, straight, workers):
     records = second.advance(45)
     state = second.state
     second.close()
-    for ours, theirs in zip(records, straight[1], strict=True):
+    for ours, theirs in zip(*map(jax.tree.leaves, (records, straight[1])), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert_equal(state, straight[0])
 

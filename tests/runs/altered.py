@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from eligrad._damaged import DamagedFileError, DamagedFileWarning
 from eligrad._files import read_config
+from eligrad.agents import make_settings
+from eligrad.agents.registry import to_json
 from eligrad.analysis import load_episodes, load_runs
 from eligrad.runs import checkpoint
-from eligrad.runs.config import make_settings
 from eligrad.runs.configuration import Configuration, Run
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import CHUNKS, EPISODES, Tables, from_bytes, to_bytes
@@ -24,7 +25,7 @@ from eligrad.sweeps.store import Store
 
 STEPS = 400
 PLAN = {
-    "agent": "qrc", "settings": make_settings("qrc", {}), "env": "Probe/Trace-v0",
+    "agent": "qrc", "settings": to_json(make_settings("qrc", {})), "env": "Probe/Trace-v0",
     "max_episode_steps": None, "env_params": {}, "seeds": [3, 4], "steps": STEPS, "chunk": 100,
     "checkpoint_every": 100,
 }  # fmt: skip

@@ -6,9 +6,10 @@ import pickle
 
 import pytest
 
-from eligrad.agents import PRESETS
+from eligrad.agents import PRESETS, registry
 from eligrad.envs import make
 from eligrad.envs.names import UnknownName
+from eligrad.envs.registry import change_params
 from eligrad.runs import config as plan
 
 
@@ -37,20 +38,20 @@ def test_environments_have_seeds_of_their_own():
 
 def test_parameters_of_an_environment_change_by_name():
     env = make("MinAtar/Breakout-v1")
-    changed = plan.make_params(env, {"sticky_probability": 0, "ramping": False})
+    changed = change_params(env, {"sticky_probability": 0, "ramping": False})
     assert changed == (0.0, False)
-    assert plan.make_params(env, {}) == env.default_params()
+    assert change_params(env, {}) == env.default_params()
 
 
 def test_names_of_others_lead_to_settings_that_there_are():
     ours = {name for config in PRESETS.values() for name in vars(config)} | {"seeds"}
-    for others, here in plan._NAMES_OF_OTHERS.items():
+    for others, here in registry._NAMES_ELSEWHERE.items():
         assert others not in ours
         assert set(here) <= ours
 
 
 def test_an_unknown_name_says_the_same_after_a_pipe():
     with pytest.raises(UnknownName) as caught:
-        plan.make_settings("ppo", {"n_steps": 5})
+        registry.make_settings("ppo", {"n_steps": 5})
     assert str(caught.value) == "unknown setting of ppo 'n_steps'; here that is 'rollout'"
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)

@@ -14,10 +14,10 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 import eligrad
 from eligrad.agents import PRESETS, Network, QLambda, default_network
+from eligrad.agents.fit import check_network
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from eligrad.envs.probes import OffPolicy
-from eligrad.runs.config import make_world, plain_params
-from eligrad.runs.fit import check_network
+from eligrad.envs.registry import as_environment, plain_params
 from eligrad.training import prepare
 
 
@@ -54,12 +54,12 @@ def test_a_network_that_fits():
 def test_what_is_no_network():
     module: Any = eqx.nn.Linear(4, 2, key=jax.random.key(0))
     with pytest.raises(TypeError, match=r"network is a Linear; .*from_equinox\(make\)"):
-        check_network("network", module, OffPolicy(), 2, "one for each action")
+        check_network("network", module, OffPolicy().observation_space, 2, "one for each action")
 
 
 @pytest.mark.parametrize("source", [CartPoleEnv, lambda: CartPoleEnv()])
 def test_a_gymnasium_class_or_function_is_an_environment(source):
-    for world in (make_world(source, 7), eligrad.QRC(source, max_episode_steps=7)._world):
+    for world in (as_environment(source, 7), eligrad.QRC(source, max_episode_steps=7)._world):
         assert isinstance(world, GymnasiumEnvironment)
         assert world.max_episode_steps == 7
 
@@ -75,7 +75,7 @@ def test_a_gymnasium_class_or_function_is_an_environment(source):
 )
 def test_what_is_no_environment(env, message):
     with pytest.raises(TypeError, match=message):
-        make_world(env, None)
+        as_environment(env, None)
 
 
 def test_continuous_actions_are_refused_at_once():
@@ -85,7 +85,9 @@ def test_continuous_actions_are_refused_at_once():
 
 def test_a_policy_for_another_number_of_actions():
     agent = prepare("ppo", "CartPole-v1", steps=64, rollout=64).agent
-    with pytest.raises(ValueError, match="policy chooses among 2 actions; 'Acrobot-v1' has 3"):
+    with pytest.raises(
+        ValueError, match="'Acrobot-v1': policy chooses among 2 actions; there are 3"
+    ):
         prepare(agent, "Acrobot-v1", steps=64)
 
 

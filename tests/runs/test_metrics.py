@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxtyping import Array
 
-from eligrad.engines.stream import StepRecord, measure_steps
+from eligrad.agents import PRESETS, QLambda, default_network
+from eligrad.engines import Record
 from eligrad.runs import plot as figure
 from eligrad.runs.metrics import Tables, tables_of_chunk
 from eligrad.runs.plot import curves
@@ -21,30 +17,30 @@ SEEDS = [5, 9]
 
 def chunk(begun_at: int) -> Tables:
     """Four steps of two runs: the first ends episodes at steps 2 and 4, the second at step 3."""
-    record = StepRecord(
+    record = Record(
         ended=np.array([[0, 1, 0, 1], [0, 0, 1, 0]], bool),
         episode_return=np.array([[1, 2, 3, 4], [10, 20, 30, 1]], np.float32),
         episode_length=np.array([[1, 2, 1, 2], [1, 2, 3, 1]], np.int32),
-        td_error=np.array([[1, -3, 0, 0], [0, 2e6, np.nan, 1]], np.float32),
+        metrics=metrics(np.array([[1, -3, 0, 0], [0, 2e6, np.nan, 1]], np.float32)),
     )
     return tables(record, SEEDS, begun_at)
 
 
-def tables(record: StepRecord, seeds: list[int], begun_at: int) -> Tables:
-    """The tables of an agent that explores with ε = 0.5, in chunks of two seconds."""
-    agents = jax.vmap(Curious)(jnp.full(len(seeds), 0.5))
-    measured = measure_steps(agents, jnp.zeros(len(seeds), jnp.int32), record)
-    return tables_of_chunk(record, measured, seeds, begun_at, seconds=2.0)
+def metrics(td_error: np.ndarray) -> dict[str, np.ndarray]:
+    """Those of an agent that explores with ε = 0.5 at last."""
+    epsilon = np.linspace(1.0, 0.5, td_error.shape[1], dtype=np.float32)
+    return {
+        "td_error": td_error,
+        "value": np.full_like(td_error, 3.0),
+        "epsilon": np.broadcast_to(epsilon, td_error.shape),
+    }
 
 
-class Curious(NamedTuple):
-    """All that is asked of an agent here."""
-
-    exploration: Array
-
-    def epsilon(self, step: Array) -> Array:
-        """The same at every step."""
-        return self.exploration
+def tables(record: Record, seeds: list[int], begun_at: int) -> Tables:
+    """The tables of chunks of two seconds."""
+    agent = QLambda(PRESETS["q-lambda"], default_network((4,), 2))
+    columns, diverged = agent.report(record.metrics), agent.diverged(record.metrics)
+    return tables_of_chunk(record, columns, diverged, seeds, begun_at, seconds=2.0)
 
 
 def test_tables_of_a_chunk():
@@ -62,6 +58,7 @@ def test_tables_of_a_chunk():
         "mean_abs_td_error": 1.0,
         "max_abs_td_error": 3.0,
         "epsilon": 0.5,
+        "mean_value": 3.0,
         "seconds": 2.0,
         "steps_per_second": 4.0,
         "diverged_step": None,
@@ -108,11 +105,11 @@ def test_summary_of_nothing():
 
 
 def test_area_weights_by_length():
-    record = StepRecord(
+    record = Record(
         np.array([[1, 0, 0, 1]], bool),
         np.array([[1, 0, 0, 5]], np.float32),
         np.array([[1, 1, 2, 3]], np.int32),
-        np.zeros((1, 4), np.float32),
+        metrics(np.zeros((1, 4), np.float32)),
     )
     assert summarise(tables(record, [0], 0), [0], 4)["seeds"][0]["return_area"] == pytest.approx(
         (1 + 3 * 5) / 4

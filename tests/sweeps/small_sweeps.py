@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from eligrad.agents import make_settings
 from eligrad.analysis.load import load_chunks, load_episodes, load_runs
-from eligrad.engines.stream import StepRecord
+from eligrad.engines import Record
 from eligrad.envs import register
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box, Discrete
-from eligrad.runs.config import Plan, grown, make_settings
+from eligrad.runs.config import Plan, grown, plan_in_file
 from eligrad.runs.folder import RunFolder
-from eligrad.runs.metrics import Measured, Tables, tables_of_chunk
+from eligrad.runs.metrics import Tables, tables_of_chunk
 from eligrad.runs.summary import summarise
 from eligrad.sweeps import driver as sweep
 from eligrad.sweeps import worker
@@ -120,7 +119,7 @@ def quick_training(monkeypatch):
 def _quick_train(
     agent, env, *, steps, seeds, out, max_episode_steps, env_params, **settings
 ) -> None:
-    settings = make_settings(agent, settings, len(seeds))
+    settings = make_settings(agent, settings, runs=len(seeds))
     plan = Plan(agent, settings, env, max_episode_steps, env_params, list(seeds), steps, 50, 100)
     _quick_run(RunFolder.create(out), plan, [])
 
@@ -128,25 +127,25 @@ def _quick_train(
 def _quick_resume(program, steps=None) -> None:
     folder = RunFolder.open(program)
     config = folder.config
-    plan = Plan(**config["plan"])
+    plan = plan_in_file(config["plan"], program)
     _quick_run(folder, plan if steps is None else grown(plan, steps), config["sessions"])
 
 
 def _quick_run(folder: RunFolder, plan: Plan, sessions: list) -> None:
     count = len(plan.seeds)
-    lam = np.broadcast_to(np.asarray(plan.settings["lam"]), count)
+    lam = np.broadcast_to(np.asarray(plan.settings.lam), count)
     like = {"x": np.zeros(count), "steps": np.zeros(count, np.int64)}
     step, state = folder.restore(like)
-    config = {"plan": dataclasses.asdict(plan)}
+    config = {"plan": plan.to_json()}
     folder.write_config(config | {"sessions": [*sessions, {"from_step": step}]})
     while step < plan.steps:
         x = state["x"] * lam + np.sin(np.asarray(plan.seeds) + step)
         ended = np.zeros((count, plan.chunk), bool)
         ended[:, -1] = True
         returns = np.broadcast_to(x[:, None], ended.shape).astype(np.float32)
-        record = StepRecord(ended, returns, np.full(ended.shape, plan.chunk, np.int32), returns)
-        measured = Measured({"size": np.abs(x)}, np.zeros(ended.shape, bool), "")
-        stretch = tables_of_chunk(record, measured, plan.seeds, step, 1.0)
+        record = Record(ended, returns, np.full(ended.shape, plan.chunk, np.int32), {})
+        sound = np.zeros(ended.shape, bool)
+        stretch = tables_of_chunk(record, {"size": np.abs(x)}, sound, plan.seeds, step, 1.0)
         step += plan.chunk
         state = {"x": x, "steps": np.full(count, step)}
         if step % plan.checkpoint_every:

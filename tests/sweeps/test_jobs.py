@@ -8,11 +8,12 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eligrad.runs.config import make_settings
+from eligrad.agents import make_settings
+from eligrad.agents.registry import to_json
 from eligrad.runs.configuration import Configuration, Run
 from eligrad.sweeps.jobs import BALANCE, Job, make_jobs
 
-SETTINGS = make_settings("qrc", {}, runs=1)
+SETTINGS = to_json(make_settings("qrc", {}))
 
 
 def run(env="A", seed=0, steps=100, **settings):

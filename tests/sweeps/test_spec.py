@@ -124,7 +124,7 @@ ramping = [true, false]
 def test_python_specs(tmp_path):
     path = tmp_path / "spec.py"
     path.write_text(
-        "from eligrad.experiments import Sweep\n"
+        "from eligrad.sweeps import Sweep\n"
         "sweep = Sweep(agents=['qrc'], envs=['Probe/Trace-v0'], steps=100, grid={'lam': [0, 1]})\n"
     )
     spec = read_spec(path)

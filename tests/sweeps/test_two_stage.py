@@ -53,9 +53,7 @@ def test_one_configuration_of_each_agent_on_fresh_seeds(tmp_path):
     second = load_runs(tmp_path / STAGE_TWO)
     assert len(second) == 2 * 2 * 4
     assert set(second["seed"]) == {3, 4, 5, 6}
-    assert (
-        dict(second.groupby("agent", observed=True)["lam"].unique().explode()) == expected
-    )
+    assert dict(second.groupby("agent", observed=True)["lam"].unique().explode()) == expected
     assert set(second["env"]) == set(first["env"])
 
     told = json.loads((tmp_path / "choice.json").read_text())

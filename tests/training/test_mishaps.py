@@ -84,7 +84,7 @@ def test_a_clock_that_jumps(monkeypatch):
     tables = Tables.join([])
     bar = Progress("bar", 1, 100, 0, show=True)
     for _ in range(4):
-        bar.advance(25, tables, "told")
+        bar.advance(25, tables, {"epsilon": 0.5})
     with bar:
         assert 0 <= bar._bar.format_dict["elapsed"] < 60
         assert bar._bar.format_dict["rate"] is None or bar._bar.format_dict["rate"] > 0

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eligrad.agents import PRESETS
-from eligrad.runs.config import EXPLORATION_FRACTION
+from eligrad.agents.registry import EXPLORATION_FRACTION
 
 
 def commands(configuration: Mapping[str, Any], seeds: Sequence[int]) -> list[str]:

@@ -1,0 +1,66 @@
+"""Whether networks fit the spaces of an environment, found out before anything is compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from eligrad.agents.network import Network
+from eligrad.envs.spaces import Discrete, Space
+
+
+def number_of_actions(action_space: Space) -> int:
+    """How many actions there are to choose from; continuous ones are refused."""
+    if isinstance(action_space, Discrete):
+        return action_space.n
+    raise ValueError(
+        f"it has continuous actions, of shape {tuple(action_space.shape)}; this agent chooses "
+        "among finitely many (a Discrete action space)"
+    )
+
+
+def check_network(
+    name: str, network: Any, observation_space: Space, values: int, of_what: str
+) -> None:
+    """Refuses a network that does not give so many numbers for an observation.
+
+    Args:
+        name: what messages call the network.
+        network: the one to check.
+        observation_space: of the environment.
+        values: how many numbers it must give.
+        of_what: what they are, for the message.
+    """
+    if not isinstance(network, Network):
+        raise TypeError(
+            f"{name} is a {type(network).__name__}; an eligrad.agents.Network is accepted: "
+            "Network(init, apply), or from_equinox(make) for a module"
+        )
+    shape = tuple(observation_space.shape)
+    key = jax.eval_shape(jax.random.key, 0)
+    params = _shapes(f"{name}.init(key, sparsity)", network.init, key, 0.9)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise ValueError(
+                f"{name}.init gives {jax.tree_util.keystr(path) or 'an array'} of dtype "
+                f"{leaf.dtype}; float arrays are accepted, since each is learned"
+            )
+    observation = jax.ShapeDtypeStruct(shape, jnp.float32)
+    called = f"{name}.apply(params, observation) with an observation of shape {shape}"
+    output = _shapes(called, network.apply, params, observation)
+    given = getattr(output, "shape", None)
+    if given != (values,):
+        raise ValueError(
+            f"{called} gives {'a ' + type(output).__name__ if given is None else f'shape {given}'};"
+            f" ({values},) is accepted: {of_what}"
+        )
+
+
+def _shapes(called: str, function: Any, *arguments: Any) -> Any:
+    """The shapes that a function would return; its error with the call that caused it."""
+    try:
+        return jax.eval_shape(function, *arguments)
+    except Exception as error:
+        raise ValueError(f"{called} fails: {type(error).__name__}: {error}") from error

@@ -1,0 +1,220 @@
+"""The agents by name: title, settings and builder of each. A new agent is one `register` call.
+
+The command line, the facade, sweeps, figures and reports all read this registry. Settings are one
+frozen dataclass; a number among them may be an array with a value for each run. They become JSON
+only where a file is written (`to_json`, `from_json`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from eligrad.agents.gradient_ppo import GradientPPO, GradientPPOConfig
+from eligrad.agents.ppo import PPO, PPOConfig, make_actor_critic
+from eligrad.agents.protocol import Agent
+from eligrad.agents.q_lambda import QLambdaConfig, make_q_lambda
+from eligrad.envs.names import UnknownName
+from eligrad.rules import _checks as check
+
+EXPLORATION_FRACTION = 0.2
+"""Share of the steps over which ε falls, unless told otherwise."""
+
+Builder = Callable[..., Agent]
+"""`build(config, observation_space, action_space, network)`; `network` is None for the default."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """What the registry knows of an agent."""
+
+    name: str
+    title: str
+    """As a figure prints it."""
+    config: Any
+    """Its settings, with their defaults: an instance of its settings class."""
+    build: Builder
+
+
+AGENTS: dict[str, Entry] = {}
+"""All agents by name; `register` adds to it."""
+PRESETS: dict[str, Any] = {}
+"""The settings of each, by name."""
+TITLES: dict[str, str] = {}
+"""The title of each, by name."""
+
+
+def register(name: str, *, title: str, config: Any, build: Builder) -> None:
+    """Adds an agent, for the command line, the facade, sweeps and everything else.
+
+    Args:
+        name: what people type, such as `"stream-ac"`.
+        title: what a figure prints.
+        config: its settings with their defaults: a frozen dataclass, registered as a pytree, whose
+            fields that shape the program are static, with a method `check`.
+        build: makes the agent: `build(config, observation_space, action_space, network)`. It
+            raises ValueError for spaces that the agent cannot act in. `network` is whatever the
+            user gave as `network=`, or None.
+    """
+    if name in AGENTS:
+        raise ValueError(f"the agent {name!r} is registered already; choose another name")
+    AGENTS[name] = Entry(name, title, config, build)
+    PRESETS[name], TITLES[name] = config, title
+
+
+def get(name: str) -> Entry:
+    """The agent of that name."""
+    if name not in AGENTS:
+        raise UnknownName("agent", name, AGENTS)
+    return AGENTS[name]
+
+
+def title_of(name: str | None) -> str:
+    """The title of an agent; of one that was made by hand, or is not registered, what is known."""
+    if name is None:
+        return "an agent"
+    return AGENTS[name].title if name in AGENTS else name
+
+
+def build(name: str, config: Any, env: Any, network: Any = None) -> Agent:
+    """The agent of that name and these settings, for the spaces of an environment."""
+    entry = get(name)
+    try:
+        agent = entry.build(config, env.observation_space, env.action_space, network)
+    except ValueError as error:
+        raise ValueError(f"{name} does not fit {env.name!r}: {error}") from error
+    check_fit(agent, env)
+    return agent
+
+
+def check_fit(agent: Agent, env: Any) -> None:
+    """Raises ValueError where the agent cannot act in the environment."""
+    try:
+        agent.check_spaces(env.observation_space, env.action_space)
+    except ValueError as error:
+        raise ValueError(f"the agent does not fit {env.name!r}: {error}") from error
+
+
+def make_settings(
+    name: str, changes: Mapping[str, Any], *, runs: int = 1, steps: int | None = None
+) -> Any:
+    """The settings of an agent with some of them changed, checked by name and value.
+
+    Args:
+        name: of the agent.
+        changes: by name; a number may be a list with one value for each run.
+        runs: how many there are.
+        steps: those of each run. An agent whose ε falls over `exploration_steps` then gets them
+            from `exploration_fraction`, one of the changes (0.2 if absent), unless they are given.
+    """
+    default, changes = get(name).config, dict(changes)
+    static, known = static_settings(default), [f.name for f in dataclasses.fields(default)]
+    explores = "exploration_steps" in known
+    fraction = changes.pop("exploration_fraction", None) if explores else None
+    if fraction is not None:
+        if "exploration_steps" in changes:
+            raise ValueError(
+                f"exploration_fraction is {fraction} and exploration_steps "
+                f"{changes['exploration_steps']}; one of the two is accepted"
+            )
+        check.within("exploration_fraction", fraction, 0.0, 1.0)
+    for setting, value in changes.items():
+        if setting not in known:
+            accepted = (*known, "seeds", *(("exploration_fraction",) if explores else ()))
+            here = [n for n in _NAMES_ELSEWHERE.get(setting, ()) if n in accepted]
+            raise UnknownName(f"setting of {name}", setting, accepted, here)
+        if np.ndim(value) and (setting in static or len(value) != runs):
+            raise ValueError(
+                f"{setting} is {value}; one value is accepted, or for a number a list with one for "
+                f"each of the {runs} runs"
+            )
+        changes[setting] = np.asarray(value) if np.ndim(value) else value
+    if explores and steps is not None:
+        share = EXPLORATION_FRACTION if fraction is None else fraction
+        changes = {"exploration_steps": share * steps} | changes
+    config = dataclasses.replace(default, **changes)
+    config.check()
+    return config
+
+
+_STEP_SIZES = ("step_size", "actor_step_size", "critic_step_size")
+_NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "learning_rate": _STEP_SIZES,
+    "lr": _STEP_SIZES,
+    "alpha": _STEP_SIZES,
+    "gae_lambda": ("lam",),
+    "lambda_": ("lam",),
+    "exploration_initial_eps": ("epsilon_start",),
+    "exploration_final_eps": ("epsilon_end",),
+    "n_steps": ("rollout",),
+    "n_envs": ("num_envs",),
+    "n_epochs": ("epochs",),
+    "batch_size": ("minibatch_size",),
+    "clip_range": ("clip",),
+    "clip_range_vf": ("value_clip",),
+    "ent_coef": ("entropy_bonus",),
+    "max_grad_norm": ("max_gradient_norm",),
+    "seed": ("seeds",),
+}
+"""What settings are called in stable-baselines3 and in papers."""
+
+
+def static_settings(config: Any) -> set[str]:
+    """Names of the settings that shape the program, of which all runs have the same."""
+    return {f.name for f in dataclasses.fields(config) if f.metadata.get("static")}
+
+
+def to_json(config: Any) -> dict[str, Any]:
+    """Settings as JSON values; a list where runs differ."""
+    static = static_settings(config)
+    return {
+        name: value if name in static else np.asarray(value, np.float64).tolist()
+        for name, value in vars(config).items()
+    }
+
+
+def of_runs(config: Any, runs: int | Sequence[int]) -> Any:
+    """The settings of one run, or of some runs, by their places."""
+    own = {name: values[runs] for name, values in per_run(config).items()}
+    return dataclasses.replace(config, **{k: v if np.ndim(v) else v.item() for k, v in own.items()})
+
+
+def per_run(config: Any) -> dict[str, np.ndarray]:
+    """The settings in which runs differ, [runs]."""
+    return {name: value for name, value in vars(config).items() if np.ndim(value)}
+
+
+def _register_all() -> None:
+    qrc = QLambdaConfig(rule="tdrc", beta=1.0)
+    plain = dataclasses.replace(qrc, beta=0.0)
+    for name, title, config in (
+        ("qrc", "QRC(λ)", qrc),
+        ("qc", "QC(λ)", dataclasses.replace(plain, rule="tdc")),
+        ("gq2", "GQ2(λ)", dataclasses.replace(plain, rule="gtd2")),
+        ("q-lambda", "Q(λ)", dataclasses.replace(plain, rule="td", sparsity=0.0)),
+        ("sarsa-lambda", "Gradient SARSA(λ)", dataclasses.replace(qrc, target="sarsa")),
+        (
+            "expected-sarsa-lambda",
+            "Gradient Expected SARSA(λ)",
+            dataclasses.replace(qrc, target="expected"),
+        ),
+        (
+            "stream-q",
+            "StreamQ",
+            dataclasses.replace(plain, rule="td", optimizer="obgd", step_size=1.0),
+        ),
+    ):
+        register(name, title=title, config=config, build=make_q_lambda)
+    register("ppo", title="PPO", config=PPOConfig(), build=make_actor_critic(PPO))
+    register(
+        "gradient-ppo",
+        title="Gradient PPO",
+        config=GradientPPOConfig(),
+        build=make_actor_critic(GradientPPO),
+    )
+
+
+_register_all()
