@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from eligrad.problems.certificates import Stability, stability
 from eligrad.problems.classic import baird, boyan_chain, random_mdp, random_walk
 from eligrad.problems.exact import ExpectedUpdate
 from eligrad.problems.mdp import FiniteMDP
@@ -50,6 +51,7 @@ __all__ = [
     "LinearProblem",
     "Problem",
     "SpiralProblem",
+    "Stability",
     "Transition",
     "baird",
     "boyan_chain",
@@ -60,6 +62,7 @@ __all__ = [
     "random_walk",
     "sample",
     "spiral",
+    "stability",
     "step",
 ]
 

@@ -75,6 +75,22 @@ def best_theta(
     return np.linalg.lstsq(root[:, None] * h_features, weighted_errors, rcond=None)[0]
 
 
+def settled_theta(
+    mdp: FiniteMDP,
+    values: Float[np.ndarray, "S"],
+    lam: float,
+    h_features: Float[np.ndarray, "S k"],
+    beta: float,
+    regularize: Regularize,
+) -> Float[np.ndarray, " k"]:
+    """The theta at which the mean update of theta is 0 with these values: best_theta, shrunk."""
+    if regularize == "output":
+        return best_theta(mdp, values, lam, h_features) / (1 + beta)
+    weighted = h_features.T * mdp.weighting
+    matrix = weighted @ h_features + beta * np.eye(h_features.shape[1])
+    return np.linalg.lstsq(matrix, weighted @ td_errors(mdp, values, lam), rcond=None)[0]
+
+
 def projected_bellman_error(
     mdp: FiniteMDP,
     values: Float[np.ndarray, "S"],
@@ -188,6 +204,39 @@ def expected_update(
     shrunk = h_features.T @ (weighting * h_values) if regularize == "output" else theta
     delta_theta = h_features.T @ (weighting * (errors - h_values)) - shrinkage * shrunk
     return ExpectedUpdate(delta_w, delta_theta)
+
+
+def joint_system(
+    mdp: FiniteMDP,
+    rule: Rule,
+    *,
+    gradients: Float[np.ndarray, "S p"],
+    h_features: Float[np.ndarray, "S k"],
+    lam: float,
+    beta: float,
+    regularize: Regularize,
+    h_step_ratio: float,
+) -> Float[np.ndarray, "n n"]:
+    """M of the mean motion M x of small deviations x of (w, theta) from a solution.
+
+    In orthonormal coordinates of the directions that change v or h; of w alone for a rule without
+    h. The arguments are those of `expected_update`.
+    """
+    error, correction, gradient = terms(rule)
+    v, h = (rows @ scipy.linalg.orth(rows.T) for rows in (gradients, h_features))
+    v_delta = td_error_gradients(mdp, v, lam)
+    weighting = mdp.weighting[:, None]
+    w_by_w = error * v.T @ (weighting * v_delta)
+    if not rule.has_auxiliary:
+        return w_by_w
+    covariance = h.T @ (weighting * h)
+    shrunk = covariance if regularize == "output" else np.eye(len(covariance))
+    w_by_theta = (correction * v + gradient * v_delta).T @ (weighting * h)
+    theta_by_w = h.T @ (weighting * v_delta)
+    theta_by_theta = -covariance - beta * shrunk
+    return np.block(
+        [[w_by_w, w_by_theta], [h_step_ratio * theta_by_w, h_step_ratio * theta_by_theta]]
+    )
 
 
 def _discounted_sum(

@@ -140,6 +140,23 @@ class Problem:
             regularize=regularize,
         )
 
+    def joint_system(
+        self, rule: Rule, lam: float, beta: float, regularize: Regularize, h_step_ratio: float
+    ) -> Float[np.ndarray, "n n"]:
+        """The matrix M of the mean motion of small deviations of (w, theta) from the solution.
+
+        Args:
+            rule: the rule that learns.
+            lam: the trace parameter.
+            beta: regularisation of h.
+            regularize: what beta acts on.
+            h_step_ratio: the step size of h over that of v.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} must define joint_system(rule, lam, beta, regularize, "
+            "h_step_ratio) to have its stability judged"
+        )
+
     def _h_features(
         self, h_features: Float[np.ndarray, "S k_h"] | None
     ) -> Float[np.ndarray, "S k_h"]:
@@ -178,6 +195,29 @@ class LinearProblem(Problem):
     def td_system(self, lam: float) -> tuple[Float[np.ndarray, "p p"], Float[np.ndarray, " p"]]:
         """A_lam and b_lam of the expected TD(lam) update b_lam - A_lam w."""
         return exact.td_system(self.mdp, self.features, lam)
+
+    def joint_system(
+        self, rule: Rule, lam: float, beta: float, regularize: Regularize, h_step_ratio: float
+    ) -> Float[np.ndarray, "n n"]:
+        """The matrix M of the mean motion of (w, theta), in the directions that change v or h.
+
+        Args:
+            rule: the rule that learns.
+            lam: the trace parameter.
+            beta: regularisation of h.
+            regularize: what beta acts on.
+            h_step_ratio: the step size of h over that of v.
+        """
+        return exact.joint_system(
+            self.mdp,
+            rule,
+            gradients=self.features,
+            h_features=self.features,
+            lam=lam,
+            beta=beta,
+            regularize=regularize,
+            h_step_ratio=h_step_ratio,
+        )
 
     def td_fixed_point(self, lam: float) -> Float[np.ndarray, " p"]:
         """A_lam^-1 b_lam, where TD(lam) stands still; the smallest one where there are many."""

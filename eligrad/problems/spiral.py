@@ -9,8 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+from eligrad.problems import exact
 from eligrad.problems.mdp import FiniteMDP
 from eligrad.problems.problem import Problem, as_vector
+from eligrad.rules import Regularize, Rule
 
 _RATE = math.sqrt(3) / 2
 _GROWTH = 0.05
@@ -43,6 +45,32 @@ class SpiralProblem(Problem):
         (angle,) = as_vector("w", w, 1) * _RATE
         turn = -_RATE * (_COSINE * np.sin(angle) + _SINE * np.cos(angle)) * self._radius(w)
         return (_GROWTH * self.values(w) + turn)[:, None]
+
+    def joint_system(
+        self, rule: Rule, lam: float, beta: float, regularize: Regularize, h_step_ratio: float
+    ) -> Float[np.ndarray, "n n"]:
+        """The rate at which |v| grows at w = 0 with h settled, as a matrix of one number.
+
+        The solution v = 0 is at w = -∞, where nothing can be linearised in w. But there h settles
+        before w moves, whatever the ratio of their step sizes: Δw shrinks with |v|², and the rate
+        of theta does not. The growth of |v| then has the same sign at all w, since the states are
+        alike. Far from the solution, where w is quick, an h with too small a step size may come
+        too late even so.
+
+        Args:
+            rule: the rule that learns.
+            lam: the trace parameter.
+            beta: regularisation of h.
+            regularize: what beta acts on.
+            h_step_ratio: has no influence.
+        """
+        del h_step_ratio
+        w = np.zeros(1)
+        theta = exact.settled_theta(
+            self.mdp, self.values(w), lam, self.observations, beta, regularize
+        )
+        drift = self.expected_update(rule, w, theta, lam, beta, regularize=regularize).w
+        return _GROWTH * drift[:, None]  # |v| is proportional to exp(_GROWTH w)
 
     def _radius(self, w: Float[ArrayLike, " p"]) -> float:
         return float(np.exp(_GROWTH * as_vector("w", w, 1)[0]))

@@ -213,6 +213,10 @@ def test_problems_know_a_rule_of_your_own(own_rule, regularize):
     tdrc = problem.expected_update("tdrc", w, theta, 0.5, 0.5, regularize=regularize)
     np.testing.assert_allclose(ours.theta, tdrc.theta, atol=1e-12)
     assert_closed_form_is_the_mean("boyan_chain", 0.5, cases.Variant(own_rule, regularize))
+    assert problems.stability(problem, "mean", 0.5, regularize=regularize).stable
+    system = problem.joint_system(own_rule, 0.5, 0.5, regularize, 1.0)
+    td = problem.joint_system(rules.TD, 0.5, 0.0, "parameters", 1.0)
+    np.testing.assert_allclose(system[:5, :5], td / 2, atol=1e-12)
 
 
 def test_the_demo_shows_a_rule_of_your_own(own_rule, tmp_path, monkeypatch, capsys):
