@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,13 +19,10 @@ if TYPE_CHECKING:
         QLambda,
         SarsaLambda,
         StreamQ,
+        learner,
         load,
     )
-
-_API = (
-    "QRC", "QC", "GQ2", "QLambda", "SarsaLambda", "ExpectedSarsaLambda", "StreamQ", "PPO",
-    "GradientPPO", "Learner", "load",
-)  # fmt: skip
+    from eligrad.engines import Online
 
 __all__ = [
     "GQ2",
@@ -33,29 +32,29 @@ __all__ = [
     "ExpectedSarsaLambda",
     "GradientPPO",
     "Learner",
+    "Online",
     "QLambda",
     "SarsaLambda",
     "StreamQ",
+    "learner",
     "load",
     "load_runs",
 ]
 
+_ELSEWHERE = {"Online": "eligrad.engines", "load_runs": "eligrad.analysis"}
+
 
 def __getattr__(name: str) -> Any:
     # Looked up when first used: the rules alone need none of it, and `eligrad --help` no JAX.
-    if name in _API:
-        from eligrad import api
-
-        return getattr(api, name)
-    if name == "load_runs":
-        from eligrad.analysis import load_runs
-
-        return load_runs
+    if name in __all__:
+        return getattr(importlib.import_module(_ELSEWHERE.get(name, "eligrad.api")), name)
     if name == "__version__":
-        import importlib.metadata
-
         try:
             return importlib.metadata.version("eligrad")
         except importlib.metadata.PackageNotFoundError:
             return "unknown"  # run from its source, without being installed
     raise AttributeError(f"module 'eligrad' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})
