@@ -27,7 +27,7 @@ from eligrad.envs import Environment, HostEnvironment
 from eligrad.envs.registry import as_environment, change_params, plain_params
 from eligrad.runs.config import CHUNK, Plan, chunk_for, each_seed, grown
 from eligrad.runs.summary import best_run
-from eligrad.training import Callback, Session, archive, prepare
+from eligrad.training import Callback, Session, prepare, saved
 from eligrad.training.build import environment_of
 from eligrad.training.evaluation import LIMIT, choose, evaluate
 
@@ -203,7 +203,7 @@ class Learner:
 
     def save(self, path: str | Path) -> None:
         """Writes everything to one file: networks, traces, statistics, simulators, metrics."""
-        archive.save(self.session, path, learner=self.preset)
+        saved.save(self.session, path, learner=self.preset)
 
     @classmethod
     def load(cls: type[L], path: str | Path, *, env: Env | None = None, network: Any = None) -> L:
@@ -211,7 +211,7 @@ class Learner:
 
         A network or an environment made by hand must be given again.
         """
-        plan, preset = archive.read_plan(path), archive.preset_of(path)
+        plan, preset = saved.read_plan(path), saved.preset_of(path)
         if preset not in (cls.preset, None):
             title = registry.title_of(preset)
             raise ValueError(f"{path} holds {title}; load it with eligrad.load, or as what it is")
@@ -231,7 +231,7 @@ class Learner:
             config = registry.make_settings(cls.preset, plan.to_json()["settings"], runs=runs)
             agent = registry.build(cls.preset, config, env, network)
         learner = cls.__new__(cls)
-        learner._session = session = archive.load(path, agent=agent, env=env)
+        learner._session = session = saved.load(path, agent=agent, env=env)
         learner._env = learner._world = session.env
         learner._network, learner._options, learner._settings = network, {}, {}
         learner._run, learner._remembered, learner._predictions = 0, None, 0
@@ -335,7 +335,7 @@ def load(path: str | Path, *, env: Env | None = None, network: Any = None) -> Le
 
     A network or an environment made by hand must be given again.
     """
-    name = archive.preset_of(path)
+    name = saved.preset_of(path)
     if name is None:
         raise ValueError(f"{path} holds an agent made by hand; load it as what it is, QRC.load say")
     return learner(name).load(path, env=env, network=network)

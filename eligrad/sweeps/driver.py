@@ -19,7 +19,6 @@ from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.spec import Spec, Sweep, read_spec
 from eligrad.sweeps.store import Store
 from eligrad.sweeps.worker import FULL, Outcome, Task
-from eligrad.training.progress import keep_steady
 
 POLL = 0.1
 """Seconds between two looks at the workers."""
@@ -242,14 +241,13 @@ class _Bar:
             # A log file keeps every line that a terminal would overwrite.
             mininterval=0.5 if sys.stderr.isatty() else 30.0,
         )
-        keep_steady(self._bar)
-        self._first = True
+        self._first, self._shown_at = True, 0.0
 
     def show(self, store: Store, running: Sequence[Job], failures: dict[str, str]) -> None:
         """Draws the present state, if some time has passed or everything has ended."""
         if self._bar.disable:
             return
-        if running and time.monotonic() - self._bar.last_print_t < self._bar.mininterval:
+        if running and time.monotonic() - self._shown_at < self._bar.mininterval:
             return
         finished = [run for run in self._runs if store.is_finished(run)]
         steps = sum(run.configuration.steps for run in finished)
@@ -262,7 +260,7 @@ class _Bar:
         told += f", {len(failures)} failed" if failures else ""
         self._bar.set_postfix_str(told, refresh=False)
         self._bar.refresh()
-        self._bar.last_print_t = time.monotonic()
+        self._shown_at = time.monotonic()
 
     def say(self, message: str) -> None:
         """A line above the bar; without a bar, nothing: the report has it."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from eligrad._base.checks import whole_number
 from eligrad.envs.registry import change_params
-from eligrad.training import archive
+from eligrad.training import saved
 from eligrad.training.evaluation import evaluate
 from eligrad.training.session import Session
 
@@ -63,4 +63,4 @@ class EvaluateEvery:
         best = max((r.mean() for _, r in self.history), default=-np.inf)
         self.history.append((session.step, returns))
         if self.keep_best is not None and returns.mean() > best:
-            archive.save(session, self.keep_best)
+            saved.save(session, self.keep_best)

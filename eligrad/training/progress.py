@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import sys
-import time
 from collections.abc import Mapping
 from types import TracebackType
 
@@ -15,15 +14,6 @@ from eligrad.runs.metrics import Tables
 
 RECENT = 20
 """Episodes for each run that the mean return shown is taken over."""
-
-
-def keep_steady(bar: tqdm) -> None:
-    """Lets a bar go by a clock that nobody sets: speed and time left are right however others are.
-
-    tqdm has no option for it.
-    """
-    bar._time = time.monotonic  # pyright: ignore[reportAttributeAccessIssue]
-    bar.start_t = bar.last_print_t = time.monotonic()
 
 
 class Progress:
@@ -43,7 +33,6 @@ class Progress:
             # A log file keeps every line that a terminal would overwrite.
             mininterval=0.2 if sys.stderr.isatty() else 10.0,
         )
-        keep_steady(self._bar)
         self._compiled = False
 
     def advance(self, steps: int, tables: Tables, metrics: Mapping[str, float]) -> None:

@@ -15,7 +15,7 @@ from eligrad.envs import make
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment, snapshot
 from eligrad.runs import checkpoint
 from eligrad.runs.config import grown
-from eligrad.training import archive, prepare, resume, train
+from eligrad.training import prepare, resume, saved, train
 from tests.engines import tiny
 from tests.envs.tiny import Counter
 from tests.runs.test_checkpoint import assert_equal
@@ -98,9 +98,9 @@ def test_a_saved_agent_goes_on_in_a_new_episode_too(tmp_path):
     env = GymnasiumEnvironment(Opaque, max_episode_steps=7)
     session = prepare(tiny.agent(), env, steps=20, **OPTIONS)
     session.run()
-    archive.save(session, tmp_path / "agent.npz")
+    saved.save(session, tmp_path / "agent.npz")
     with pytest.warns(UserWarning, match=r"Opaque.handle is a builtins.generator.*new episodes"):
-        loaded = archive.load(tmp_path / "agent.npz", agent=tiny.agent(), env=env)
+        loaded = saved.load(tmp_path / "agent.npz", agent=tiny.agent(), env=env)
     loaded.plan = grown(loaded.plan, 30)
     steps = loaded.run().episodes.to_pandas().query("seed == 3")["step"]
     assert list(steps) == [7, 14, 27]

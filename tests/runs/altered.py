@@ -102,9 +102,9 @@ def read_checkpoint(path: Path) -> Any:
 
 
 def read_archive(path: Path) -> Any:
-    from eligrad.training import archive
+    from eligrad.training import saved
 
-    plan = archive.read_plan(path)
+    plan = saved.read_plan(path)
     like = {"state": state(9.0), "episodes": b"", "chunks": b""}
     content, header = checkpoint.load(path, like)
     read = [from_bytes(content[name], name, plan.seeds, path) for name in Tables._fields]

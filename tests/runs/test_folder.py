@@ -17,7 +17,7 @@ from eligrad.runs.checkpoint import DamagedCheckpointError
 from eligrad.runs.checksums import what_is_wrong, write_checksums
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import Tables
-from eligrad.training import archive, resume, train
+from eligrad.training import resume, saved, train
 from tests.engines import tiny
 from tests.runs.altered import STEPS, state, tables, write_run
 
@@ -126,7 +126,7 @@ def test_training_and_loading_go_on_without_damaged_metrics(tmp_path):
     run, again = tmp_path / "run", {"agent": tiny.agent(), "env": tiny.ENV}
     whole = train(tiny.agent(), tiny.ENV, out=run, **OPTIONS)
     damage(parts(run)[0], "altered")
-    session = archive.load(run, **again)
+    session = saved.load(run, **again)
     assert session.step == 200
     assert session.tables().episodes.equals(after(whole.episodes, 50))
     session.close()

@@ -15,7 +15,7 @@ from eligrad.engines.host import HostRuns
 from eligrad.envs.adapters.gymnasium import GymnasiumVector
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box, Discrete
-from eligrad.training import archive, evaluation, train
+from eligrad.training import evaluation, saved, train
 from eligrad.training.callbacks import EvaluateEvery
 from tests.engines import tiny
 from tests.envs.tiny import Counter
@@ -55,7 +55,7 @@ def test_callbacks_evaluate_in_the_world_of_the_training(tmp_path):
     train(tiny.agent(2), Job(), steps=4, env_params={"wage": np.float32(3.0)}, callbacks=[watch])
     ((_, returns),) = watch.history
     np.testing.assert_array_equal(returns, [[6.0, 6.0]])
-    assert archive.read_plan(tmp_path / "best.npz").env_params == {"wage": 3.0}
+    assert saved.read_plan(tmp_path / "best.npz").env_params == {"wage": 3.0}
 
 
 def test_an_episode_that_was_left_is_not_gone_on_with():

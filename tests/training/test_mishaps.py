@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import errno
-import io
-import itertools
 import os
 import signal
 import subprocess
-import sys
-import time
 
 import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tqdm.std
 
 from eligrad._base.interruption import unheard_by_children
 from eligrad.cli import train as cli_train
 from eligrad.engines import EnvironmentFault, Online, OutOfMemory, Runs
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from eligrad.runs.checkpoint import read_header
-from eligrad.runs.metrics import Tables
 from eligrad.training import train
-from eligrad.training.progress import Progress
 from tests.engines import tiny
 
 pytestmark = [
@@ -73,24 +66,6 @@ def test_memory_that_runs_out(monkeypatch):
     monkeypatch.setattr(Runs, "advance", advancing)
     with pytest.raises(OutOfMemory, match=r"out of memory in steps 101 to 150 of 'Probe/OffPolicy"):
         train(tiny.agent(), tiny.ENV, steps=200, chunk=50)
-
-
-def test_a_clock_that_jumps(monkeypatch):
-    """The bar of a run that takes no time, on days that come and go."""
-    jumps = itertools.cycle([0.0, 86_400.0, -86_400.0])
-    monkeypatch.setattr(tqdm.std, "time", lambda: time.monotonic() + next(jumps))
-    shown = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", shown)
-    tables = Tables.join([])
-    bar = Progress("bar", 1, 100, 0, show=True)
-    for _ in range(4):
-        bar.advance(25, tables, {"epsilon": 0.5})
-    with bar:
-        assert 0 <= bar._bar.format_dict["elapsed"] < 60
-        assert bar._bar.format_dict["rate"] is None or bar._bar.format_dict["rate"] > 0
-    assert "100%" in shown.getvalue()
-    assert "-" not in shown.getvalue()
-    assert "24:00:" not in shown.getvalue()
 
 
 def observations(step):

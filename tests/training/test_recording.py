@@ -19,7 +19,7 @@ from eligrad._files import read_json
 from eligrad.envs import Box, Discrete, Environment, Step, make
 from eligrad.envs.minatar.render import render
 from eligrad.envs.wrappers import TimeLimit
-from eligrad.training import archive, prepare, train
+from eligrad.training import prepare, saved, train
 from eligrad.training.evaluation import evaluate
 from eligrad.training.recording import record, record_episode
 from eligrad.training.saved import read_agent
@@ -73,7 +73,7 @@ def breakout(tmp_path_factory):
     options |= {"step_size": 1e-3, "epsilon_end": 0.3}
     session = prepare("qrc", BREAKOUT, out=base / "run", **options)
     result = session.run()
-    archive.save(session, base / "saved.npz")
+    saved.save(session, base / "saved.npz")
     return base, result
 
 
