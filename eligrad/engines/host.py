@@ -20,7 +20,7 @@ from eligrad.engines.faults import step_failed
 from eligrad.engines.sharding import for_each_run, here
 from eligrad.engines.simulators import HostEngine, Simulators
 from eligrad.engines.stream import spread
-from eligrad.envs.host import HostEnvironment, HostTransition, Workers
+from eligrad.envs.host import HostEnvironment, HostTransition
 
 
 class HostState(NamedTuple):
@@ -46,12 +46,11 @@ class HostRuns(HostEngine):
         env: HostEnvironment,
         agent_seeds: np.ndarray,
         env_seeds: np.ndarray,
-        workers: Workers = "loop",
     ) -> None:
         self.count = len(agent_seeds)
         self.agents = spread(agents, self.count)
         self.env = env
-        self._copies = Simulators(env.open(self.count, workers))
+        self._copies = Simulators(env.open(self.count))
         observation = self._copies.reset([int(seed) for seed in env_seeds])
         runs = here()
         self._state = first_state(self.agents, agent_seeds, observation, (self.count,))

@@ -25,7 +25,7 @@ from eligrad.engines.rollout import rollout_keys
 from eligrad.engines.sharding import for_each_run, here
 from eligrad.engines.simulators import HostEngine, Simulators
 from eligrad.engines.stream import spread
-from eligrad.envs.host import HostEnvironment, HostTransition, Workers
+from eligrad.envs.host import HostEnvironment, HostTransition
 
 
 class HostRollouts(HostEngine):
@@ -37,14 +37,13 @@ class HostRollouts(HostEngine):
         env: HostEnvironment,
         agent_seeds: np.ndarray,
         env_seeds: np.ndarray,
-        workers: Workers = "loop",
     ) -> None:
         config = agents.config
         self.count, self.env = len(agent_seeds), env
         self._agent, self.agents = agents, spread(agents, self.count)
         self._rollout, self._envs = config.rollout, config.num_envs
         self._time = config.rollout // config.num_envs
-        self._copies = Simulators(env.open(self.count * self._envs, workers))
+        self._copies = Simulators(env.open(self.count * self._envs))
         observation = self._reset(env_seeds)
         runs = here()
         episodes = (self.count, self._envs)

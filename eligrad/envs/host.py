@@ -3,7 +3,7 @@
 A `HostEnvironment` is a recipe: it knows its spaces and opens any number of copies, which are
 then stepped together::
 
-    with env.open(4, workers="threads") as copies:
+    with env.open(4) as copies:
         observation = copies.reset(seeds=[0, 1, 2, 3])
         transition = copies.step(actions)
 
@@ -15,15 +15,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Bool, Float64, Shaped
 
 from eligrad.envs.spaces import Space
-
-Workers = Literal["loop", "threads", "processes"]
 
 
 class HostTransition(NamedTuple):
@@ -70,7 +68,7 @@ class HostCopies(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Frees windows, threads and processes; may be called twice."""
+        """Closes the simulators and their windows; may be called twice."""
 
     def __enter__(self) -> HostCopies:
         return self
@@ -92,8 +90,8 @@ class HostEnvironment(ABC):
     action_space: Space
 
     @abstractmethod
-    def open(self, num_copies: int, workers: Workers = "loop") -> HostCopies:
-        """Opens `num_copies` of the environment, stepped in a loop, in threads or in processes."""
+    def open(self, num_copies: int) -> HostCopies:
+        """Opens `num_copies` of the environment."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"

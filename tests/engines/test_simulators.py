@@ -23,16 +23,16 @@ from tests.runs.test_checkpoint import assert_equal
 SEEDS = np.array([3, 4])
 
 
-def runs(workers: str, env_seeds: Any) -> HostRuns:
+def runs(env_seeds: Any) -> HostRuns:
     env = make("CartPole-v1", max_episode_steps=30)
     assert isinstance(env, GymnasiumEnvironment)
-    return HostRuns(tiny.agent(), env, SEEDS, np.asarray(env_seeds), workers=workers)
+    return HostRuns(tiny.agent(), env, SEEDS, np.asarray(env_seeds))
 
 
 @pytest.fixture(scope="module")
 def straight():
     """A run that never stopped: its state, and the records of its second half."""
-    engine = runs("loop", [5, 6])
+    engine = runs([5, 6])
     engine.advance(45)
     second_half = engine.advance(45)
     state = engine.state
@@ -41,16 +41,12 @@ def straight():
     return state, second_half
 
 
-@pytest.mark.parametrize(
-    "workers",
-    ["loop", *(pytest.param(w, marks=pytest.mark.nightly) for w in ("threads", "processes"))],
-)
-def test_engines_go_on_as_if_never_stopped(tmp_path, straight, workers):
-    first = runs(workers, [5, 6])
+def test_engines_go_on_as_if_never_stopped(tmp_path, straight):
+    first = runs([5, 6])
     first.advance(45)
     checkpoint.save(tmp_path / "c.npz", first.state, {})
     first.close()
-    second = runs(workers, [7, 8])  # other episodes, until they are restored
+    second = runs([7, 8])  # other episodes, until they are restored
     second.advance(3)
     second.state, _ = checkpoint.load(tmp_path / "c.npz", like=second.state)
     records = second.advance(45)

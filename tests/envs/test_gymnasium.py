@@ -1,11 +1,6 @@
-"""The Gymnasium adapter: ids, spaces, ends of episodes, workers and errors."""
+"""The Gymnasium adapter: ids, spaces, ends of episodes and errors."""
 
 from __future__ import annotations
-
-import os
-import signal
-import subprocess
-import sys
 
 import gymnasium
 import numpy as np
@@ -17,8 +12,6 @@ from eligrad.envs import HostTransition, make
 from eligrad.envs import spaces as ours
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from tests.envs.tiny import Counter, Faulty
-
-WORKERS = ["loop", "threads", "processes"]
 
 
 def play(copies, seeds, actions) -> tuple[np.ndarray, list[HostTransition]]:
@@ -32,9 +25,8 @@ def assert_equal_transitions(left: list[HostTransition], right: list[HostTransit
             np.testing.assert_array_equal(getattr(a, field), getattr(b, field), f"{field} at {t}")
 
 
-@pytest.mark.parametrize("workers", WORKERS)
-def test_every_field_of_terminated_episodes(workers):
-    with GymnasiumEnvironment(Counter).open(2, workers) as copies:
+def test_every_field_of_terminated_episodes():
+    with GymnasiumEnvironment(Counter).open(2) as copies:
         first, steps = play(copies, [5, 6], [np.array([0, 1])] * 6)
     np.testing.assert_array_equal(first, [[0, 0, 5], [0, 0, 6]])
     terminated = [False, True, False, False, True, False]
@@ -48,10 +40,9 @@ def test_every_field_of_terminated_episodes(workers):
         np.testing.assert_array_equal(step.reward, 10.0 * reached[t][1] + np.array([0.0, 1.0]))
 
 
-@pytest.mark.parametrize("workers", ["loop", "threads"])
-def test_a_truncated_episode_of_three_steps(workers):
+def test_a_truncated_episode_of_three_steps():
     env = GymnasiumEnvironment(Counter, length=100, max_episode_steps=3)
-    with env.open(3, workers) as copies:
+    with env.open(3) as copies:
         _, steps = play(copies, range(3), [np.zeros(3, int)] * 7)
     for t, step in enumerate(steps):
         cut = t % 3 == 2
@@ -83,26 +74,15 @@ def reference_stream(env_id: str, seed: int, actions) -> list[HostTransition]:
     return stream
 
 
-@pytest.mark.parametrize(
-    ("env_id", "workers"),
-    [
-        ("CartPole-v1", "loop"),
-        ("CartPole-v1", "threads"),
-        ("HalfCheetah-v5", "loop"),
-        ("HalfCheetah-v5", "threads"),
-        ("HalfCheetah-v5", "processes"),
-        ("Hopper-v4", "loop"),
-        ("Ant-v5", "loop"),
-    ],
-)
-def test_same_transitions_as_gymnasium_itself(env_id, workers):
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "HalfCheetah-v5", "Hopper-v4", "Ant-v5"])
+def test_same_transitions_as_gymnasium_itself(env_id):
     env = make(env_id)
     rng = np.random.default_rng(0)
     if isinstance(env.action_space, ours.Discrete):
         actions = rng.integers(0, env.action_space.n, (70, 3))
     else:
         actions = rng.uniform(-1, 1, (70, 3, *env.action_space.shape)).astype(np.float32)
-    with env.open(3, workers) as copies:
+    with env.open(3) as copies:
         _, steps = play(copies, [3, 4, 5], actions)
     for copy in range(3):
         mine = [HostTransition(*(field[copy] for field in step)) for step in steps]
@@ -175,9 +155,8 @@ def test_atari_through_ale():
         assert copies.obstacle == "AtariEnv.ale is a ale_py._ale_py.ALEInterface"
 
 
-@pytest.mark.parametrize("workers", ["loop", "threads"])
-def test_frames(workers):
-    with GymnasiumEnvironment(Counter, render_mode="rgb_array").open(2, workers) as copies:
+def test_frames():
+    with GymnasiumEnvironment(Counter, render_mode="rgb_array").open(2) as copies:
         play(copies, [0, 0], [np.zeros(2, int)])
         frames = copies.render()
     assert [frame.tolist() for frame in frames] == [[[[1, 1, 1]] * 2] * 2] * 2
@@ -249,47 +228,6 @@ def test_faulty_simulators(fault, error, match):
         pytest.raises(error, match=match),
     ):
         play(copies, [0], [np.zeros(1, int)])
-
-
-def test_errors_and_deaths_of_processes_are_reported():
-    with GymnasiumEnvironment(Faulty, fault="step error").open(2, "processes") as copies:
-        for _ in range(2):  # no answer is left in a pipe by the first one
-            with pytest.raises(ZeroDivisionError, match="fell over") as caught:
-                play(copies, [0, 1], [np.zeros(2, int)])
-            assert "tiny.py" in str(caught.value.__cause__)
-        for process in copies._crew._processes:
-            os.kill(process.pid, signal.SIGINT)  # as Ctrl-C does; they leave it to the caller
-        copies.reset([0, 1])
-        copies._crew._processes[-1].kill()
-        copies._crew._processes[-1].join()
-        with pytest.raises(RuntimeError, match="process ended; exit codes"):
-            copies.step(np.zeros(2, int))
-
-
-def test_processes_do_not_run_the_users_script_again(tmp_path):
-    script = tmp_path / "script.py"
-    # No `if __name__ == "__main__"`, and a class that only this script knows.
-    script.write_text(
-        """
-import numpy as np
-from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
-from tests.envs.tiny import Counter
-
-class Mine(Counter):
-    pass
-
-with GymnasiumEnvironment(Mine).open(2, "processes") as copies:
-    copies.reset([3, 4])
-    print(copies.step(np.array([0, 1])).reward, __file__)
-"""
-    )
-    done = subprocess.run(
-        [sys.executable, script],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
-    assert done.stdout == f"[10. 11.] {script}\n", done.stderr
 
 
 def test_other_misuse():

@@ -158,13 +158,10 @@ def test_messages_without_runtime_type_checks():
         """
         from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
         import gymnasium
-        for wrong in (lambda: GymnasiumEnvironment(gymnasium.make("CartPole-v1")),
-                      lambda: GymnasiumEnvironment("CartPole-v1").open(1, "thread")):
-            try:
-                wrong()
-            except (TypeError, ValueError) as error:
-                print(error)
+        try:
+            GymnasiumEnvironment(gymnasium.make("CartPole-v1"))
+        except TypeError as error:
+            print(error)
         """
-    ).splitlines()
-    assert "every copy is built anew" in printed[0]
-    assert "workers is 'thread'; one of ('loop', 'threads', 'processes')" in printed[1]
+    )
+    assert "every copy is built anew" in printed

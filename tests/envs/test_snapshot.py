@@ -31,10 +31,10 @@ def draw_actions(env, count: int) -> np.ndarray:
     return rng.uniform(low, high, shape).astype(env.action_space.dtype)
 
 
-def assert_continues(env, workers: str = "loop") -> None:
+def assert_continues(env) -> None:
     """Also through ends of episodes, which draw from the environment's own random numbers."""
     actions = draw_actions(env, BEFORE + AFTER)
-    with env.open(COPIES, workers) as copies:
+    with env.open(COPIES) as copies:
         copies.reset([1, 2])
         for action in actions[:BEFORE]:
             copies.step(action)
@@ -74,11 +74,6 @@ def test_continues_bit_for_bit(env_id):
 
 def test_the_real_minatar_continues():
     assert_continues(make("gymnasium/MinAtar/Asterix-v1"))
-
-
-@pytest.mark.parametrize("workers", ["threads", "processes"])
-def test_workers_continue(workers):
-    assert_continues(make("HalfCheetah-v5", max_episode_steps=50), workers)
 
 
 def test_wrappers_continue():
@@ -208,19 +203,11 @@ class Borrowed(Counter):
         (Sleepy, "MjData has plugins or sleeping bodies, whose state is not numbers"),
     ],
 )
-@pytest.mark.parametrize("workers", ["loop", "threads"])
-def test_what_cannot_be_told_has_no_snapshot(kind, obstacle, workers):
-    with GymnasiumEnvironment(kind).open(2, workers) as copies:
+def test_what_cannot_be_told_has_no_snapshot(kind, obstacle):
+    with GymnasiumEnvironment(kind).open(2) as copies:
         copies.reset([0, 1])
         assert copies.snapshot() is None
         assert copies.obstacle == obstacle
-
-
-def test_processes_say_what_cannot_be_told():
-    with GymnasiumEnvironment(Opaque).open(1, "processes") as copies:
-        copies.reset([0])
-        assert copies.snapshot() is None
-        assert copies.obstacle == "Opaque.handle is a builtins.generator"
 
 
 @pytest.mark.parametrize("change", ["qpos", "clock", "attribute", "missing", "header"])

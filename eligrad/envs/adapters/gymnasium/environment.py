@@ -1,29 +1,37 @@
-"""Any Gymnasium environment, by its id or by a function that builds it."""
+"""Any Gymnasium environment, by its id or by a function that builds it.
+
+The copies are bare: no checker, no order enforcing and no time limit around them. We call `reset`
+and count the steps ourselves, so that nothing is checked twice and no final observation is lost.
+"""
 
 from __future__ import annotations
 
-import functools
+import importlib.util
+import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, get_args
+from typing import Any, NoReturn
 
 import gymnasium
 import jax
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from jaxtyping import Shaped
 
-from eligrad._machine import cores
 from eligrad.envs.adapters.gymnasium.encoding import NotData
-from eligrad.envs.adapters.gymnasium.loop import Loop
-from eligrad.envs.adapters.gymnasium.recipe import Recipe
+from eligrad.envs.adapters.gymnasium.snapshot import Snapshots, chain_of
 from eligrad.envs.adapters.gymnasium.spaces import (
     ActionGate,
     convert_action_space,
     convert_observation_space,
 )
-from eligrad.envs.adapters.gymnasium.team import Processes, Team, Threads
-from eligrad.envs.host import HostCopies, HostEnvironment, HostTransition, Workers
-from eligrad.envs.spaces import Space
+from eligrad.envs.host import HostCopies, HostEnvironment, HostTransition
+from eligrad.envs.names import UnknownName, import_module_of
+from eligrad.envs.optional import import_optional, missing_package
+from eligrad.envs.spaces import Discrete
+
+# Suites that must be imported before Gymnasium knows their ids: module and our extra.
+_SUITES = {"ALE/": ("ale_py", "atari"), "MinAtar/": ("minatar.gym", "minatar")}
 
 
 class GymnasiumEnvironment(HostEnvironment):
@@ -40,65 +48,111 @@ class GymnasiumEnvironment(HostEnvironment):
         max_episode_steps: int | None = None,
         **options: Any,
     ) -> None:
-        self._recipe = Recipe.of(source, max_episode_steps, options)
-        env = self._recipe.build()
-        self.name = self._recipe.name
+        if max_episode_steps is not None and max_episode_steps < 1:
+            raise ValueError(f"max_episode_steps is {max_episode_steps}; at least 1 is accepted")
+        if isinstance(source, gymnasium.Env) or not (isinstance(source, str) or callable(source)):
+            raise TypeError(
+                f"source is {source!r}; an id, or a class or function that builds an environment "
+                "is accepted, because every copy is built anew"
+            )
+        self._source = _find_spec(source) if isinstance(source, str) else source
+        self._options = options
+        self.max_episode_steps = max_episode_steps
+        """After how many steps an episode is truncated; None if only the task itself ends it."""
+        if isinstance(self._source, EnvSpec):
+            self.name = self._source.id
+            if max_episode_steps is None:
+                self.max_episode_steps = self._source.max_episode_steps
+        else:
+            self.name = getattr(source, "__qualname__", repr(source))
+        env = self.build()
         self._raw_action_space = env.action_space
         self.observation_space = convert_observation_space(env.observation_space, self.name)
         self.action_space = convert_action_space(env.action_space, self.name)
         env.close()
 
-    @property
-    def max_episode_steps(self) -> int | None:
-        """After how many steps an episode is truncated; None if only the task itself ends it."""
-        return self._recipe.max_episode_steps
-
-    def open(self, num_copies: int, workers: Workers = "loop") -> HostCopies:
-        """Opens `num_copies` of the environment, stepped in a loop, in threads or in processes."""
+    def open(self, num_copies: int) -> HostCopies:
+        """Opens `num_copies` of the environment."""
         if num_copies < 1:
             raise ValueError(f"num_copies is {num_copies}; at least 1 is accepted")
-        build = functools.partial(
-            _build_loop, self._recipe, self.observation_space, self.action_space
-        )
-        sizes = _shares(num_copies)
-        if workers == "loop":
-            crew = build(num_copies)
-        elif workers == "threads":
-            crew = Threads(build, sizes)
-        elif workers == "processes":
-            crew = Processes(build, sizes)
-        else:
-            raise ValueError(f"workers is {workers!r}; one of {get_args(Workers)} is accepted")
         gate = ActionGate(self._raw_action_space, num_copies, self.name)
-        return GymnasiumCopies(crew, gate, num_copies)
+        return GymnasiumCopies(self, num_copies, gate)
+
+    def build(self) -> gymnasium.Env:
+        """One copy as Gymnasium knows it."""
+        if isinstance(self._source, EnvSpec):
+            env = _build_spec(self._source, self._options)
+        else:
+            env = self._source(**self._options)
+        if not isinstance(env, gymnasium.Env):
+            raise TypeError(f"{self.name} returned {env!r}; a gymnasium.Env is accepted")
+        if any(isinstance(link, gymnasium.wrappers.Autoreset) for link in chain_of(env)):
+            raise ValueError(
+                f"{self.name} is wrapped in gymnasium.wrappers.Autoreset; leave the wrapper away: "
+                "eligrad begins the next episode by itself and keeps the final observation"
+            )
+        return env
 
 
 class GymnasiumCopies(HostCopies):
-    """Bare Gymnasium environments, stepped together by a crew."""
+    """Bare Gymnasium environments, stepped one after another."""
 
-    def __init__(self, crew: Loop | Team, gate: ActionGate, num_copies: int) -> None:
+    def __init__(self, env: GymnasiumEnvironment, num_copies: int, gate: ActionGate) -> None:
         self.num_copies = num_copies
-        self._crew = crew
+        self._name = env.name
+        self._envs = [env.build() for _ in range(num_copies)]
+        self._snapshots = [Snapshots(each) for each in self._envs]
         self._gate = gate
+        self._shape = tuple(env.observation_space.shape)
+        self._dtype = np.dtype(env.observation_space.dtype)
+        self._discrete = isinstance(env.action_space, Discrete)
+        self._limit = math.inf if env.max_episode_steps is None else env.max_episode_steps
+        self._elapsed = [0] * num_copies
         self._begun = False
         self._closed = False
 
     def reset(self, seeds: Sequence[int]) -> Shaped[np.ndarray, "copies ..."]:
         """Begins a first episode in each copy, seeded by that copy's own integer."""
+        each = check_seeds(seeds, self.num_copies)
+        first = self._empty_observations()
+        for row, (env, seed) in enumerate(zip(self._envs, each, strict=True)):
+            self._put_first(env.reset(seed=seed)[0], first, row)
+        self._elapsed = [0] * self.num_copies
         self._begun = True
-        return self._crew.reset(check_seeds(seeds, self.num_copies))
+        return first
 
     def step(self, actions: Shaped[np.ndarray | jax.Array, "..."]) -> HostTransition:
         """Takes one action in each copy; where an episode ended, the next one is begun."""
         if not self._begun:
             raise ValueError("step was called before reset(seeds) or restore(snapshots)")
-        return self._crew.step(self._gate(actions))
+        checked = self._gate(actions)
+        reached = self._empty_observations()
+        reward = np.empty(self.num_copies)
+        terminated = np.empty(self.num_copies, bool)
+        truncated = np.empty(self.num_copies, bool)
+        ended = []
+        elapsed = self._elapsed
+        choices = checked.tolist() if self._discrete else checked
+        for row, env in enumerate(self._envs):
+            observation, reward[row], end, cut, _ = env.step(choices[row])
+            if np.shape(observation) != self._shape:  # else it might be broadcast, silently
+                self._refuse_shape(observation, "step")
+            reached[row] = observation
+            elapsed[row] += 1
+            cut = cut or elapsed[row] >= self._limit
+            terminated[row] = end
+            truncated[row] = cut
+            if end or cut:
+                ended.append(row)
+        following = self._restart(ended, reached) if ended else reached
+        return HostTransition(following, reward, terminated, truncated, reached)
 
     def snapshot(self) -> list[bytes] | None:
         """The whole state of each copy, or None where the simulator cannot give it."""
         self.obstacle = None
         try:
-            return self._crew.snapshot()
+            pairs = zip(self._snapshots, self._elapsed, strict=True)
+            return [snapshots.take(elapsed) for snapshots, elapsed in pairs]
         except NotData as error:
             self.obstacle = str(error)
             return None
@@ -107,18 +161,47 @@ class GymnasiumCopies(HostCopies):
         """Continues where `snapshot` was taken, bit for bit; no `reset` is needed before."""
         if len(snapshots) != self.num_copies:
             raise ValueError(f"{len(snapshots)} snapshots for {self.num_copies} copies")
-        self._crew.restore(snapshots)
+        pairs = zip(self._snapshots, snapshots, strict=True)
+        self._elapsed = [each.restore(snapshot) for each, snapshot in pairs]
         self._begun = True
 
     def render(self) -> list[Any]:
         """One frame of each copy (make the environment with `render_mode="rgb_array"`)."""
-        return self._crew.render()
+        return [env.render() for env in self._envs]
 
     def close(self) -> None:
-        """Frees windows, threads and processes; may be called twice."""
+        """Closes the simulators and their windows; may be called twice."""
         if not self._closed:
             self._closed = True
-            self._crew.close()
+            for env in self._envs:
+                env.close()
+
+    def _restart(self, ended: list[int], reached: np.ndarray) -> np.ndarray:
+        following = reached.copy()
+        for row in ended:
+            self._put_first(self._envs[row].reset()[0], following, row)
+            self._elapsed[row] = 0
+        return following
+
+    def _empty_observations(self) -> np.ndarray:
+        return np.empty((self.num_copies, *self._shape), self._dtype)
+
+    def _put_first(self, observation: Any, rows: np.ndarray, row: int) -> None:
+        if np.shape(observation) != self._shape:
+            self._refuse_shape(observation, "reset")
+        dtype = np.asarray(observation).dtype
+        if not np.can_cast(dtype, self._dtype, casting="same_kind"):
+            raise TypeError(
+                f"reset of {self._name} returned an observation of dtype {dtype}; "
+                f"its observation_space says {self._dtype}"
+            )
+        rows[row] = observation
+
+    def _refuse_shape(self, observation: Any, method: str) -> NoReturn:
+        raise ValueError(
+            f"{method} of {self._name} returned an observation of shape "
+            f"{np.shape(observation)}; its observation_space says {self._shape}"
+        )
 
 
 def check_seeds(seeds: Sequence[int], num_copies: int) -> list[int]:
@@ -131,12 +214,31 @@ def check_seeds(seeds: Sequence[int], num_copies: int) -> list[int]:
     return checked
 
 
-def _build_loop(recipe: Recipe, observation_space: Space, action_space: Space, copies: int) -> Loop:
-    envs = [recipe.build() for _ in range(copies)]
-    return Loop(envs, observation_space, action_space, recipe.max_episode_steps, recipe.name)
+def _find_spec(env_id: str) -> EnvSpec:
+    """The registered description of an id such as "Ant-v5" or "my_package:MyEnv-v0"."""
+    import_module_of(env_id)
+    name = env_id.rpartition(":")[2]
+    if name not in gymnasium.registry:
+        _import_suite(name)
+    if name not in gymnasium.registry:
+        raise UnknownName("environment", env_id, gymnasium.registry)
+    return gymnasium.registry[name]
 
 
-def _shares(num_copies: int) -> list[int]:
-    """The copies divided among as many workers as this process has cores."""
-    members = min(num_copies, cores())
-    return [len(range(first, num_copies, members)) for first in range(members)]
+def _import_suite(env_id: str) -> None:
+    for prefix, (module, extra) in _SUITES.items():
+        if env_id.startswith(prefix):
+            suite = import_optional(module, extra=extra, purpose=f"{env_id!r} through Gymnasium")
+            # ale_py registers its ids when it is imported, minatar no longer does.
+            if prefix == "MinAtar/" and "MinAtar/Breakout-v1" not in gymnasium.registry:
+                suite.register_envs()
+
+
+def _build_spec(spec: EnvSpec, options: dict[str, Any]) -> gymnasium.Env:
+    try:
+        env = gymnasium.make(spec, max_episode_steps=-1, disable_env_checker=True, **options)
+    except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
+        if "mujoco" in str(error).lower() and importlib.util.find_spec("mujoco") is None:
+            raise missing_package("mujoco", "mujoco", repr(spec.id)) from error
+        raise
+    return env.env if type(env) is gymnasium.wrappers.OrderEnforcing else env

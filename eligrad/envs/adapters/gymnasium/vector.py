@@ -25,7 +25,7 @@ from eligrad.envs.adapters.gymnasium.spaces import (
     convert_action_space,
     convert_observation_space,
 )
-from eligrad.envs.host import HostCopies, HostEnvironment, HostTransition, Workers
+from eligrad.envs.host import HostCopies, HostEnvironment, HostTransition
 
 _in_use: WeakValueDictionary[int, VectorCopies] = WeakValueDictionary()
 """The open copies of each vector environment, by its identity, which they keep alive."""
@@ -43,7 +43,7 @@ class GymnasiumVector(HostEnvironment):
         self._vector = vector
         self._resets_itself = _resets_itself(vector, self.name)
 
-    def open(self, num_copies: int, workers: Workers = "loop") -> HostCopies:
+    def open(self, num_copies: int) -> HostCopies:
         """The copies that the vector environment has; it decides how they are stepped.
 
         There are no others: while they are in use they cannot be opened again.
@@ -51,10 +51,6 @@ class GymnasiumVector(HostEnvironment):
         if num_copies != self._vector.num_envs:
             raise ValueError(
                 f"num_copies is {num_copies}; {self.name} has {self._vector.num_envs} copies"
-            )
-        if workers != "loop":
-            raise ValueError(
-                f"workers is {workers!r}; a vector environment brings its own: leave it at 'loop'"
             )
         if id(self._vector.unwrapped) in _in_use:
             raise ValueError(
@@ -113,7 +109,7 @@ class VectorCopies(HostCopies):
         return list(self._vector.render() or ())
 
     def close(self) -> None:
-        """Frees windows, threads and processes; may be called twice."""
+        """Closes the simulators, windows and processes of theirs; may be called twice."""
         if not self._closed:
             self._closed = True
             _in_use.pop(id(self._vector.unwrapped), None)
