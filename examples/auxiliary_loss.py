@@ -27,6 +27,7 @@ inputs, hidden, actions = int(np.prod(env.observation_space.shape)), 64, env.act
 
 
 def init(key, sparsity):
+    """Weights; the second argument is the agent's setting of that name."""
     keys = jax.random.split(key, 3)
     return {
         "features": sparse_uniform(keys[0], (inputs, hidden), sparsity=sparsity),

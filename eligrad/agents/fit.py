@@ -40,7 +40,7 @@ def check_network(
         )
     shape = tuple(observation_space.shape)
     key = jax.eval_shape(jax.random.key, 0)
-    params = _shapes(f"{name}.init(key, sparsity)", network.init, key, 0.9)
+    params = _shapes(f"{name}.init(key)", network.make_params, key)
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise ValueError(

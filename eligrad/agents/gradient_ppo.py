@@ -17,6 +17,8 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
 from eligrad import rules
 from eligrad._number import Leaf
+from eligrad.agents import auxiliary
+from eligrad.agents.policies import over_batch
 from eligrad.agents.ppo import (
     STATIC,
     ActorCritic,
@@ -47,6 +49,10 @@ class GradientPPOConfig(ActorCriticConfig):
     """Transitions along which a TD(λ) error looks ahead."""
     rule: str = dataclasses.field(default="tdrc", metadata=STATIC)
     """How the critic moves: td, gtd2, tdc or tdrc."""
+    regularize: rules.Regularize = dataclasses.field(default="parameters", metadata=STATIC)
+    """What β acts on: all parameters of h (the paper's), those of its head, or its output."""
+    h: auxiliary.H = dataclasses.field(default="network", metadata=STATIC)
+    """What h is: a network of its own (the paper's), or linear in the features of the critic."""
     advantage: Literal["fresh", "stale"] = dataclasses.field(default="fresh", metadata=STATIC)
     """The policy's advantage: the minibatch's TD(λ) errors, or the whole rollout's before it."""
     importance_sampling: bool = dataclasses.field(default=False, metadata=STATIC)
@@ -62,7 +68,7 @@ class GradientPPOConfig(ActorCriticConfig):
         super().check()
         for name in ("h_step_size", "beta"):
             check.within(name, getattr(self, name), 0.0, math.inf)
-        check.one_of("rule", self.rule, rules.names())
+        auxiliary.check_settings(self)
         check.one_of("advantage", self.advantage, ("fresh", "stale"))
         check_count("sequence", self.sequence)
         check_divides(
@@ -82,12 +88,18 @@ class GradientPPO(ActorCritic):
     def _rule(self) -> rules.Rule:
         return rules.get(self.config.rule)
 
-    def _init_networks(self, key: PRNGKeyArray) -> Networks:
-        networks = super()._init_networks(key)
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuses networks that do not fit."""
+        super().check_spaces(observation_space, action_space)
+        auxiliary.check_network(self.config, self.critic)
+
+    def _init_networks(self, key: PRNGKeyArray, observation: Array) -> Networks:
+        networks = super()._init_networks(key, observation)
         if not self._rule.has_auxiliary:
             return networks
-        *_, auxiliary_key = jax.random.split(key, 3)
-        return networks._replace(auxiliary=self.critic.init(auxiliary_key, 0.0))
+        *_, key = jax.random.split(key, 3)
+        theta = auxiliary.init(self.config, self.critic, key, 0.0, networks.critic, observation)
+        return networks._replace(auxiliary=theta)
 
     def _step_sizes(self) -> Networks:
         return super()._step_sizes()._replace(auxiliary=self.config.h_step_size)
@@ -102,13 +114,13 @@ class GradientPPO(ActorCritic):
     ) -> tuple[Float[Array, ""], Float[Array, "units time"], Metrics]:
         """The critic's loss and h's, the advantages for the policy, and what there is to tell."""
         c, rule, seen = self.config, self._rule, batch.rollout
-        value, following = self._values_along(networks.critic, seen)
+        value, following, features = self._values_along(networks.critic, seen)
         rho = jax.lax.stop_gradient(ratio) if c.importance_sampling else None
         h: Any = None
         options: dict[str, Any] = {}
         if rule.has_auxiliary:
-            h = self._values(networks.auxiliary, seen.observation, axes=2)
-            options = {"theta": networks.auxiliary, "beta": c.beta if rule.default_beta else 0.0}
+            h = self._h(networks.auxiliary, seen.observation, features)
+            options = auxiliary.rule_options(c, self.critic, networks.auxiliary)
 
         def loss_along(value: Array, following: Array, h: Any, rho: Any, seen: Rollout) -> Array:
             return rule.loss(
@@ -133,23 +145,43 @@ class GradientPPO(ActorCritic):
             metrics["pbe"] = jnp.mean(2.0 * error * h - jnp.square(h))
         return loss, error if c.advantage == "fresh" else batch.advantage, metrics
 
-    def _values_along(self, critic: PyTree, seen: Rollout) -> tuple[Array, Array]:
-        """Values of both ends of every transition.
+    def _h_along(self, networks: Networks, seen: Array) -> Float[Array, " time"] | None:
+        """h of normalised observations; None for an agent without h."""
+        if networks.auxiliary is None:
+            return None
+        h = over_batch(auxiliary.whole(self.config, self.critic), 1)
+        return h((networks.critic, networks.auxiliary), seen)[:, 0]
+
+    def _h(
+        self, theta: PyTree, observation: Array, features: Array | None
+    ) -> Float[Array, "units time"]:
+        """h of the states that were acted in."""
+
+        def one(observation: Array, features: Array | None) -> Array:
+            return auxiliary.apply(self.critic, theta, observation, features)[0]
+
+        return jax.vmap(jax.vmap(one))(observation, features)
+
+    def _values_along(self, critic: PyTree, seen: Rollout) -> tuple[Array, Array, Array | None]:
+        """Values of both ends of every transition; features of the first end, if h needs them.
 
         One pass over time + 1 states, unless an episode was cut off within a sequence: what is
         then bootstrapped from is not the state that follows.
         """
 
-        def once(critic: PyTree) -> tuple[Array, Array]:
+        evaluate = over_batch(auxiliary.evaluation(self.config, self.critic), 2)
+
+        def once(critic: PyTree) -> tuple[Array, Array, Array | None]:
             last = seen.next_observation[:, -1:]
             states = jnp.concatenate([seen.observation, last], axis=1)
-            values = self._values(critic, states, axes=2)
-            return values[:, :-1], values[:, 1:]
+            values, features = evaluate(critic, states)
+            if features is not None:
+                features = features[:, :-1]
+            return values[:, :-1, 0], values[:, 1:, 0], features
 
-        def twice(critic: PyTree) -> tuple[Array, Array]:
-            return (
-                self._values(critic, seen.observation, axes=2),
-                self._values(critic, seen.next_observation, axes=2),
-            )
+        def twice(critic: PyTree) -> tuple[Array, Array, Array | None]:
+            values, features = evaluate(critic, seen.observation)
+            following = self._values(critic, seen.next_observation, axes=2)
+            return values[..., 0], following, features
 
         return jax.lax.cond(jnp.any(seen.truncated[:, :-1]), twice, once, critic)

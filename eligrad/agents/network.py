@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -17,22 +18,34 @@ from eligrad.nets import AtariCNN, MinAtarCNN, streaming_mlp, tanh_mlp
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """Any network: `init(key, sparsity) -> params`, `apply(params, observation) -> values`.
+    """Any network: `init(key) -> params`, `apply(params, observation) -> values`.
 
-    Networks of flax, haiku or your own hand fit as they are; `from_equinox` wraps a module. A
-    network without sparse initialisation ignores the second argument of `init`.
+    Networks of flax, haiku or your own hand fit as they are; `from_equinox` wraps a module. An
+    `init` that requires a second argument gets the agent's `sparsity` there. The other two say
+    where the last layer is, for settings that ask for it.
     """
 
-    init: Callable[[PRNGKeyArray, Number], PyTree]
+    init: Callable[..., PyTree]
     apply: Callable[[PyTree, Any], Float[Array, " values"]]
+    head: Callable[[PyTree], PyTree] | None = None
+    """From the parameters to those of the last layer; for `regularize="head"`."""
+    with_features: Callable[[PyTree, Any], tuple[Array, Array]] | None = None
+    """What `apply` gives, and the vector it is linear in, in one pass; for `h="features"`."""
+
+    def make_params(self, key: PRNGKeyArray, sparsity: Number = 0.0) -> PyTree:
+        """Parameters by `init`, with that share of each unit's weights at 0 if it knows how."""
+        return self.init(key, sparsity) if _takes_sparsity(self.init) else self.init(key)
 
 
-def from_equinox(make: Callable[[PRNGKeyArray, Number], eqx.Module]) -> Network:
-    """The network that `make(key, sparsity)` builds; all of its arrays are parameters."""
-    arrays, fixed = eqx.partition(
-        eqx.filter_eval_shape(make, jax.random.key(0), 0.0),
-        lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct),
-    )
+def from_equinox(make: Callable[..., eqx.Module]) -> Network:
+    """The network that `make(key)` or `make(key, sparsity)` builds; its arrays are parameters.
+
+    Of a module with a method `features(observation)` and a layer `head`, whose outputs are
+    `head(features(observation))`, the last layer is known.
+    """
+    takes_sparsity = _takes_sparsity(make)
+    built = eqx.filter_eval_shape(make, jax.random.key(0), *([0.0] if takes_sparsity else []))
+    arrays, fixed = eqx.partition(built, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
     for path, leaf in jax.tree_util.tree_leaves_with_path(arrays):
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise ValueError(
@@ -40,14 +53,40 @@ def from_equinox(make: Callable[[PRNGKeyArray, Number], eqx.Module]) -> Network:
                 "are accepted, since each is learned (make a constant a static field)"
             )
 
-    def init(key: PRNGKeyArray, sparsity: Number) -> PyTree:
+    def init(key: PRNGKeyArray) -> PyTree:
+        return eqx.filter(make(key), eqx.is_inexact_array)
+
+    def sparse_init(key: PRNGKeyArray, sparsity: Number) -> PyTree:
         return eqx.filter(make(key, sparsity), eqx.is_inexact_array)
 
     def apply(params: PyTree, observation: Any) -> Array:
         module: Any = eqx.combine(params, fixed)
         return module(observation)
 
-    return Network(init, apply)
+    def with_features(params: PyTree, observation: Any) -> tuple[Array, Array]:
+        module: Any = eqx.combine(params, fixed)
+        features = module.features(observation)
+        return module.head(features), features
+
+    network = Network(sparse_init if takes_sparsity else init, apply)
+    if callable(getattr(built, "features", None)) and callable(getattr(built, "head", None)):
+        return dataclasses.replace(network, head=_head, with_features=with_features)
+    return network
+
+
+def _head(params: Any) -> PyTree:
+    return params.head
+
+
+def _takes_sparsity(init: Callable[..., Any]) -> bool:
+    """Whether a function of a key requires a second argument."""
+    required = [
+        parameter
+        for parameter in inspect.signature(init).parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        and parameter.default is parameter.empty
+    ]
+    return len(required) > 1
 
 
 def default_network(observation_shape: tuple[int, ...], values: int) -> Network:
@@ -73,4 +112,4 @@ def ppo_network(observation_shape: tuple[int, ...], values: int, output_gain: fl
     if len(observation_shape) != 1:
         return default_network(observation_shape, values)
     size = observation_shape[0]
-    return from_equinox(lambda key, _: tanh_mlp(size, values, output_gain=output_gain, key=key))
+    return from_equinox(lambda key: tanh_mlp(size, values, output_gain=output_gain, key=key))

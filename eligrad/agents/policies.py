@@ -110,7 +110,7 @@ class DiscretePolicy:
 
     def init(self, key: PRNGKeyArray) -> PyTree:
         """The network's parameters."""
-        return self.network.init(key, 0.0)
+        return self.network.make_params(key)
 
     def __call__(self, params: PyTree, observation: Array) -> Categorical:
         """The distribution in one observation."""
@@ -153,7 +153,7 @@ class GaussianPolicy:
     def init(self, key: PRNGKeyArray) -> GaussianParams:
         """The network's parameters, and deviations of 1."""
         zeros = jnp.zeros(self.noise_shape, jnp.float32)
-        return GaussianParams(self.network.init(key, 0.0), zeros)
+        return GaussianParams(self.network.make_params(key), zeros)
 
     def __call__(self, params: GaussianParams, observation: Array) -> DiagonalGaussian:
         """The distribution in one observation."""

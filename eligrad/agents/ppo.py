@@ -158,7 +158,7 @@ class ActorCritic(RolloutAgent):
     def init(self, key: PRNGKeyArray, observation: Shaped[Array, "envs ..."]) -> PPOState:
         """The state at the first observations, before the first action."""
         self.config.check()
-        networks = self._init_networks(key)
+        networks = self._init_networks(key, observation[0])
         stats = normalize.init_stats(observation.shape[1:])
         stats = normalize.update_batch(stats, observation)
         scale = normalize.init_reward_scale(observation.shape[:1])
@@ -170,9 +170,11 @@ class ActorCritic(RolloutAgent):
             step=jnp.zeros((), jnp.int32),
         )
 
-    def _init_networks(self, key: PRNGKeyArray) -> Networks:
+    def _init_networks(self, key: PRNGKeyArray, observation: Array) -> Networks:
+        """First parameters, of networks that take observations of that shape."""
+        del observation
         actor_key, critic_key, _ = jax.random.split(key, 3)
-        return Networks(self.policy.init(actor_key), self.critic.init(critic_key, 0.0), None)
+        return Networks(self.policy.init(actor_key), self.critic.make_params(critic_key), None)
 
     def noise(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
         """The random numbers for `shape` actions."""
@@ -260,23 +262,27 @@ class ActorCritic(RolloutAgent):
         del actions
 
         @jax.jit
-        def along(params: PyTree, observations: Array) -> Array:
+        def along(networks: Networks, observations: Array) -> tuple[Array, Array | None]:
             stats = state.perception.observations
             seen = normalize.normalize(stats, observations, clip=OBSERVATION_CLIP)
-            return self._values(params, seen, axes=1)
+            return self._values(networks.critic, seen, axes=1), self._h_along(networks, seen)
 
-        seen = jnp.asarray(observations)
-        values = np.asarray(along(state.networks.critic, seen), np.float64)
-        h = state.networks.auxiliary
+        values, h = jax.tree.map(
+            lambda x: np.asarray(x, np.float64), along(state.networks, jnp.asarray(observations))
+        )
         scaled = normalize.scale_reward(state.perception.rewards, jnp.asarray(rewards, jnp.float32))
         return Inspection(
             values=values[:-1],
             next_values=values[1:],
-            h=None if h is None else np.asarray(along(h, seen), np.float64)[:-1],
+            h=None if h is None else h[:-1],
             rewards=np.clip(np.asarray(scaled, np.float64), -REWARD_CLIP, REWARD_CLIP),
             discount=float(np.asarray(self.config.gamma)),
             of_actions=False,
         )
+
+    def _h_along(self, networks: Networks, seen: Array) -> Float[Array, " time"] | None:
+        """h of normalised observations; None for an agent without h."""
+        del networks, seen
 
     def learn(
         self, state: PPOState, rollout: Rollout, key: PRNGKeyArray

@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from eligrad import normalize, optim, rules
 from eligrad._number import Leaf, Number
+from eligrad.agents import auxiliary
 from eligrad.agents.fit import check_network, number_of_actions
 from eligrad.agents.network import Network, default_network
 from eligrad.agents.policies import over_batch
@@ -61,7 +62,7 @@ class QLambdaConfig:
     h_scale: Leaf = 1.0
     """Step size of the auxiliary parameters θ, as a multiple of `step_size`."""
     beta: Leaf = 1.0
-    """Regularisation of θ; only a rule that has one, such as tdrc, uses it."""
+    """Regularisation of h; only a rule that has one, such as tdrc, uses it."""
     sparsity: Leaf = 0.9
     """Share of each unit's incoming weights that start at 0."""
     epsilon_start: Leaf = 1.0
@@ -76,6 +77,10 @@ class QLambdaConfig:
     """How w and θ are moved: sgd, adam, rmsprop, obgd, adaptive-obgd or trace-adam."""
     rule: str = dataclasses.field(default="tdrc", metadata=STATIC)
     """How parameters move: td, gtd2, tdc or tdrc."""
+    regularize: rules.Regularize = dataclasses.field(default="parameters", metadata=STATIC)
+    """What β acts on: all parameters of h (the paper's), those of its head, or its output."""
+    h: auxiliary.H = dataclasses.field(default="network", metadata=STATIC)
+    """What h is: a network of its own (the paper's), or linear in the features of q's network."""
     target: Target = dataclasses.field(default="max", metadata=STATIC)
     """What is bootstrapped from: max, sarsa or expected."""
     trace_cut: rules.TraceCut = dataclasses.field(default="after", metadata=STATIC)
@@ -88,10 +93,10 @@ class QLambdaConfig:
         for name in ("step_size", "h_scale", "beta", "exploration_steps"):
             check.within(name, getattr(self, name), 0.0, math.inf)
         check.positive("kappa", self.kappa)
-        check.one_of("rule", self.rule, rules.names())
         check.one_of("target", self.target, ("max", "sarsa", "expected"))
         check.one_of("trace_cut", self.trace_cut, ("after", "watkins"))
         check.one_of("optimizer", self.optimizer, optim.names())
+        auxiliary.check_settings(self)
 
 
 class QLambdaState(NamedTuple):
@@ -127,7 +132,7 @@ class QLambda(StreamingAgent):
 
     config: QLambdaConfig
     network: Network = dataclasses.field(metadata=STATIC)
-    """Action values q; a second copy with parameters of its own is the auxiliary h."""
+    """Action values q; the auxiliary h has its shape or is linear in its features."""
     optimizer: Callable[[Number], optax.GradientTransformation] | None = dataclasses.field(
         default=None, metadata=STATIC
     )
@@ -161,11 +166,12 @@ class QLambda(StreamingAgent):
         """The state at the first observation, before the first action."""
         self.config.check()
         key_w, key_theta = jax.random.split(key)
-        w = self.network.init(key_w, self.config.sparsity)
+        perception, seen = first_sight(observation)
+        sparsity = self.config.sparsity
+        w = self.network.make_params(key_w, sparsity)
         theta: Any = None
         if self._rule.has_auxiliary:
-            theta = self.network.init(key_theta, self.config.sparsity)
-        perception, seen = first_sight(observation)
+            theta = auxiliary.init(self.config, self.network, key_theta, sparsity, w, seen)
         optimizer_w, optimizer_theta = self._optimizers()
         return QLambdaState(
             w=w,
@@ -233,7 +239,10 @@ class QLambda(StreamingAgent):
             perceive(state.perception, transition, c.gamma)
         )
 
-        q_tm1, pull_tm1 = jax.vjp(lambda w: self.network.apply(w, state.observation), state.w)
+        evaluate = auxiliary.evaluation(c, self.network)
+        q_tm1, pull_tm1, features = jax.vjp(
+            lambda w: evaluate(w, state.observation), state.w, has_aux=True
+        )
         q_t, pull_t = jax.vjp(lambda w: self.network.apply(w, seen.next_observation), state.w)
         next_step = jnp.minimum(state.step, _LAST_STEP - 1) + 1
         following = epsilon_greedy(key, q_t, self.epsilon(next_step))
@@ -243,16 +252,16 @@ class QLambda(StreamingAgent):
         discount = jnp.where(transition.terminated, 0.0, jnp.asarray(c.gamma, jnp.float32))
         value = jnp.sum(weights_tm1 * q_tm1)
         delta = rules.td_error(value, seen.reward, discount, jnp.sum(weights_t * q_t))
-        auxiliary: dict[str, Any] = {}
+        of_h: dict[str, Any] = {}
         if rule.has_auxiliary:
             h_tm1, pull_h = jax.vjp(
-                lambda theta: self.network.apply(theta, state.observation), state.theta
+                lambda theta: auxiliary.apply(self.network, theta, state.observation, features),
+                state.theta,
             )
-            auxiliary = {
+            of_h = {
                 "h_tm1": jnp.sum(weights_tm1 * h_tm1),
                 "grad_h_tm1": pull_h(weights_tm1)[0],
-                "theta": state.theta,
-                "beta": c.beta if rule.default_beta else 0.0,
+                **auxiliary.rule_options(c, self.network, state.theta),
             }
         rho, reset = jnp.ones((), jnp.float32), ended
         if c.target == "max":
@@ -268,7 +277,7 @@ class QLambda(StreamingAgent):
             rho_tm1=rho,
             reset=reset,
             values="action",
-            **auxiliary,
+            **of_h,
         )
         direction = step.w
         if self.auxiliary_loss is not None:
@@ -300,7 +309,7 @@ class QLambda(StreamingAgent):
                 state.theta,
                 td_error=delta,
                 trace=traces.theta,
-                grad_output=auxiliary["grad_h_tm1"],
+                grad_output=of_h["grad_h_tm1"],
             )
             state = state._replace(
                 theta=optax.apply_updates(state.theta, moved_theta),
@@ -310,7 +319,7 @@ class QLambda(StreamingAgent):
             state = state._replace(action=following.action, greedy=following.greedy)
         metrics = {"td_error": delta, "value": value, "epsilon": self.epsilon(next_step)}
         if rule.has_auxiliary:
-            metrics["h"] = auxiliary["h_tm1"]
+            metrics["h"] = of_h["h_tm1"]
         return state, metrics
 
     def report(self, metrics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -331,6 +340,7 @@ class QLambda(StreamingAgent):
         """Refuses continuous actions, and a network that does not fit."""
         actions = number_of_actions(action_space)
         check_network("network", self.network, observation_space, actions, "one for each action")
+        auxiliary.check_network(self.config, self.network)
 
     def inspect(
         self, state: QLambdaState, observations: Any, actions: Any, rewards: Any
@@ -338,12 +348,11 @@ class QLambda(StreamingAgent):
         """Action values and h of the actions taken along an episode."""
         stats, taken = state.perception.observations, actions[:, None].astype(np.int64)
 
-        @jax.jit
-        def along(params: PyTree, observations: Array) -> Array:
-            seen = normalize.normalize(stats, observations)
-            return over_batch(self.network.apply, 1)(params, seen)
+        def along(function: Callable[..., Array], params: PyTree) -> np.ndarray:
+            seen = normalize.normalize(stats, jnp.asarray(observations))
+            return np.asarray(jax.jit(over_batch(function, 1))(params, seen), np.float64)
 
-        q = np.asarray(along(state.w, jnp.asarray(observations)), np.float64)
+        q = along(self.network.apply, state.w)
         of_taken = np.take_along_axis(q, taken, axis=1)[:, 0]
         if self.config.target == "max":
             following = q.max(axis=1)
@@ -355,7 +364,7 @@ class QLambda(StreamingAgent):
             following = np.sum(np.asarray(weights) * q, axis=1)
         h = None
         if state.theta is not None:
-            h = np.asarray(along(state.theta, jnp.asarray(observations)), np.float64)
+            h = along(auxiliary.whole(self.config, self.network), (state.w, state.theta))
             h = np.take_along_axis(h, taken, axis=1)[:-1, 0]
         scaled = normalize.scale_reward(state.perception.rewards, jnp.asarray(rewards, jnp.float32))
         return Inspection(

@@ -75,8 +75,13 @@ class CNN(eqx.Module):
         self.windows = windows
         self.observation_shape = tuple(observation_shape)
 
-    def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, " outputs"]:
-        """The values of one observation [height, width, channels]."""
+    @property
+    def head(self) -> Affine:
+        """The last layer."""
+        return self.output
+
+    def features(self, observation: Shaped[Array, "..."]) -> Float[Array, " features"]:
+        """The dense hidden layer of one observation, which the values are linear in."""
         check_observation(type(self).__name__, observation.shape, self.observation_shape)
         features = observation.astype(self.output.weight.dtype)
         for window, convolution in zip(self.windows, self.convolutions, strict=True):
@@ -85,8 +90,11 @@ class CNN(eqx.Module):
             # Flat, since a reduction over one axis is what GPU compilers fuse with its neighbours.
             flat = jax.nn.leaky_relu(layer_norm(jnp.ravel(filtered)))
             features = flat.reshape(filtered.shape)
-        features = jax.nn.leaky_relu(layer_norm(self.hidden(jnp.ravel(features))))
-        return self.output(features)
+        return jax.nn.leaky_relu(layer_norm(self.hidden(jnp.ravel(features))))
+
+    def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, " outputs"]:
+        """The values of one observation [height, width, channels]."""
+        return self.head(self.features(observation))
 
 
 class MinAtarCNN(CNN):

@@ -56,17 +56,25 @@ class MLP(eqx.Module):
         self.activation = activation
         self.normalize = normalize
 
-    def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, " outputs"]:
-        """The outputs for one observation [inputs]."""
-        *hidden, output = self.layers
+    @property
+    def head(self) -> Affine:
+        """The last layer."""
+        return self.layers[-1]
+
+    def features(self, observation: Shaped[Array, "..."]) -> Float[Array, " features"]:
+        """The last hidden layer of one observation [inputs], which the outputs are linear in."""
         check_observation("MLP", observation.shape, self.layers[0].weight.shape[:1])
-        features = observation.astype(output.weight.dtype)
-        for layer in hidden:
+        features = observation.astype(self.head.weight.dtype)
+        for layer in self.layers[:-1]:
             features = layer(features)
             if self.normalize:
                 features = layer_norm(features)
             features = self.activation(features)
-        return output(features)
+        return features
+
+    def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, " outputs"]:
+        """The outputs for one observation [inputs]."""
+        return self.head(self.features(observation))
 
 
 def tanh_mlp(

@@ -14,6 +14,10 @@ from typing import Any
 HASH_LENGTH = 16
 """Hexadecimal digits kept of a SHA-256: 64 bits, ample for millions of runs."""
 
+ADDED = {"regularize": "parameters", "h": "network"}
+"""Settings added since runs were first kept, with what those runs did: no part of the hash there,
+so that a run's hash stays what it was."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
@@ -48,7 +52,11 @@ class Configuration:
     @functools.cached_property
     def hash(self) -> str:
         """Equal for equal configurations, in every process and on every machine."""
-        return fingerprint(dataclasses.asdict(self))
+        content = dataclasses.asdict(self)
+        content["settings"] = {
+            name: value for name, value in self.settings.items() if value != ADDED.get(name, ...)
+        }
+        return fingerprint(content)
 
     @functools.cached_property
     def variant(self) -> str:

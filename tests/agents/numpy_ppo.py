@@ -281,6 +281,8 @@ class Learner:
                         (rho[place] * gamma * lam, grad_d),
                     ]
                 )
+                if s.h == "features":  # h is a network of one layer on what v's last one is given
+                    x = forward(critic, x)[1][-1]
                 h = value(h_net, x) if h_net else 0.0
                 hs[place] = h
                 weight_v, weight_d = {
@@ -289,7 +291,12 @@ class Learner:
                 for_critic += [(-weight_v / n, grad_v), (-weight_d / n, grad_d)]
                 if h_net:
                     beta = s.beta if self.rule == "tdrc" else 0.0
-                    for_h += [(-(d - h) / n, value_gradient(h_net, x)), (beta / n, h_net)]
+                    on_output = beta if s.regularize == "output" else 0.0
+                    for_h.append((((1 + on_output) * h - d) / n, value_gradient(h_net, x)))
+                    decayed = {"parameters": len(h_net), "head": 2, "output": 0}[s.regularize]
+                    kept = len(h_net) - decayed
+                    penalty = [np.zeros_like(p) for p in h_net[:kept]] + list(h_net[kept:])
+                    for_h.append((beta / n, penalty))
         tells = {"lambda_error": math.sqrt(np.mean([d**2 for d in fresh.values()]))}
         if h_net:
             tells["abs_h"] = np.mean(np.abs(list(hs.values())))

@@ -1,5 +1,7 @@
 """Small agents and made-up rollouts, and how the program in NumPy gets them."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +14,6 @@ from eligrad.agents import (
     GaussianPolicy,
     GradientPPO,
     GradientPPOConfig,
-    Network,
     Rollout,
     from_equinox,
 )
@@ -26,17 +27,16 @@ SIZE, ENTRIES, CHOICES = 3, 2, 3
 def network(outputs):
     """A small tanh network; biases are drawn as well, so that none of its gradients is 0."""
     built = from_equinox(
-        lambda key, _: tanh_mlp(SIZE, outputs, hidden=(5, 4), output_gain=1.0, key=key)
+        lambda key: tanh_mlp(SIZE, outputs, hidden=(5, 4), output_gain=1.0, key=key)
     )
 
-    def init(key, sparsity):
+    def init(key):
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
         return jax.tree.map(
-            lambda p: p + jnp.asarray(rng.normal(0, 0.3, p.shape), p.dtype),
-            built.init(key, sparsity),
+            lambda p: p + jnp.asarray(rng.normal(0, 0.3, p.shape), p.dtype), built.init(key)
         )
 
-    return Network(init, built.apply)
+    return dataclasses.replace(built, init=init)
 
 
 POLICIES = {

@@ -75,6 +75,11 @@ def gradient(params, observation, weights):
     return gradients
 
 
+def features(params, observation):
+    """What the last layer is given."""
+    return forward(params, observation)[1][-1][0].reshape(-1)
+
+
 # Running statistics.
 
 
@@ -290,8 +295,10 @@ class Agent:
         self.z_w = [decay * z + g for z, g in zip(self.z_w, grad_v, strict=True)]
         h, grad_h = 0.0, []
         if s.rule != "td":
-            h = taken @ q_values(self.theta, self.x)
-            grad_h = gradient(self.theta, self.x, taken)
+            # Linear in the features of q, h is a network of one layer on another observation.
+            seen_by_h = features(self.w, self.x) if s.h == "features" else self.x
+            h = taken @ q_values(self.theta, seen_by_h)
+            grad_h = gradient(self.theta, seen_by_h, taken)
             self.z_h = decay * self.z_h + h
             self.z_theta = [decay * z + g for z, g in zip(self.z_theta, grad_h, strict=True)]
 
@@ -307,9 +314,14 @@ class Agent:
         self.w = self.optimizer_w.step(self.w, delta_w, self.z_w, grad_v, delta)
         if s.rule != "td":
             beta = s.beta if s.rule == "tdrc" else 0.0
+            # How much of β acts on the output, and on the weight and bias of each layer.
+            on_output = beta if s.regularize == "output" else 0.0
+            on_theta = [beta if s.regularize == "parameters" else 0.0] * len(self.theta)
+            if s.regularize == "head":
+                on_theta[-2:] = [beta, beta]
             delta_theta = [
-                delta * z - h * g - beta * p
-                for z, g, p in zip(self.z_theta, grad_h, self.theta, strict=True)
+                delta * z - (1 + on_output) * h * g - decay * p
+                for z, g, decay, p in zip(self.z_theta, grad_h, on_theta, self.theta, strict=True)
             ]
             self.theta = self.optimizer_theta.step(
                 self.theta, delta_theta, self.z_theta, grad_h, delta

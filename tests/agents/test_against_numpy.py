@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from eligrad import optim
-from eligrad.agents import PRESETS, Network, QLambda, QLambdaConfig, from_equinox
+from eligrad.agents import PRESETS, QLambda, QLambdaConfig, from_equinox
 from eligrad.nets import CNN, MinAtarCNN, streaming_mlp
 from eligrad.nets.cnn import Window
 from tests.agents import reference
@@ -25,14 +25,14 @@ def network(make):
 
     The first observation normalises to 0: without biases, all of its action values would be tied.
     """
-    built = from_equinox(lambda key, sparsity: make(key))
-    shapes = jax.eval_shape(built.init, jax.random.key(0), 0.0)
+    built = from_equinox(make)
+    shapes = jax.eval_shape(built.init, jax.random.key(0))
 
-    def init(key, sparsity):
+    def init(key):
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
         return jax.tree.map(lambda p: jnp.asarray(rng.normal(0, 0.3, p.shape), p.dtype), shapes)
 
-    return Network(init, built.apply)
+    return dataclasses.replace(built, init=init)
 
 
 SMALL_CNN = network(
@@ -263,6 +263,28 @@ def test_vectors(preset, changes):
     assert_equal(settings(preset, **changes), SMALL_MLP, VECTORS)
 
 
+@pytest.mark.parametrize(
+    ("preset", "changes"),
+    [
+        ("qrc", {"regularize": "head", "beta": 0.3}),
+        ("qrc", {"regularize": "output", "beta": 0.3}),
+        ("qrc", {"h": "features"}),
+        ("qrc", {"h": "features", "regularize": "output", "optimizer": "obgd"}),
+        *(
+            pytest.param(preset, changes, marks=pytest.mark.nightly)
+            for preset, changes in (
+                ("qrc", {"h": "features", "regularize": "head"}),
+                ("qc", {"h": "features"}),
+                ("gq2", {"h": "features", "optimizer": "trace-adam"}),
+                ("sarsa-lambda", {"h": "features", "regularize": "output"}),
+            )
+        ),
+    ],
+)
+def test_what_h_is_and_what_is_regularised(preset, changes):
+    assert_equal(settings(preset, **changes), SMALL_CNN, IMAGES)
+
+
 def test_the_network_of_minatar():
     assert_equal(settings("qrc"), MINATAR_CNN, record(30, (10, 10, 4), np.bool_))
 
@@ -278,6 +300,8 @@ E = IMAGES.transitions
 FLAWS = {
     "cut before instead of after": ({"trace_cut": "watkins"}, IMAGES),
     "another rule": ({"rule": "tdc"}, IMAGES),
+    "another regulariser": ({"regularize": "output"}, IMAGES),
+    "a regulariser of the head alone": ({"regularize": "head"}, IMAGES),
     "another target": ({"target": "expected"}, IMAGES),
     "traces one per cent shorter": ({"lam": 0.792}, IMAGES),
     "exploration over fewer steps": ({"exploration_steps": 100}, IMAGES),

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,12 +20,14 @@ from eligrad.agents import (
     from_equinox,
 )
 from eligrad.agents.streaming import epsilon_greedy, epsilon_greedy_probabilities
-from eligrad.nets import streaming_mlp
+from eligrad.envs.spaces import Box, Discrete
+from eligrad.nets import MLP, Affine, layer_norm, streaming_mlp
 from eligrad.optim import obgd
 from tests.agents.stream import record
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
+KEY = jax.random.key(0)
 INPUTS, ACTIONS, STEPS = 5, 3, 12
 NET = from_equinox(lambda key, s: streaming_mlp(INPUTS, ACTIONS, hidden=(4,), sparsity=s, key=key))
 STREAM = record(STEPS, (INPUTS,), np.float32, seed=1)
@@ -150,7 +153,7 @@ def _seed_of(key):
 def _plain_network():
     """A dictionary of arrays and a function."""
 
-    def init(key, sparsity):
+    def init(key):
         shapes = [(INPUTS, 4), (4,), (4, ACTIONS), (ACTIONS,)]
         return dict(zip(("w1", "b1", "w2", "b2"), _weights(_seed_of(key), *shapes), strict=True))
 
@@ -171,8 +174,8 @@ def test_a_dictionary_and_flax_work_alike():
             x = nn.tanh(nn.Dense(4)(x))
             return nn.Dense(ACTIONS)(x)
 
-    def init(key, sparsity):
-        w1, b1, w2, b2 = plain.init(key, sparsity).values()
+    def init(key):
+        w1, b1, w2, b2 = plain.init(key).values()
         given = {"Dense_0": {"kernel": w1, "bias": b1}, "Dense_1": {"kernel": w2, "bias": b2}}
         own = Values().init(key, jnp.zeros(INPUTS))["params"]
         return jax.tree.map(lambda fresh, ours: ours.reshape(fresh.shape), own, given)
@@ -201,6 +204,105 @@ def test_default_networks(shape, parameters):
     network = default_network(shape, 4)
     params = jax.eval_shape(network.init, jax.random.key(0), 0.9)
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == parameters
+
+
+def test_an_init_that_requires_a_second_argument_gets_the_sparsity():
+    def make(init):
+        return Network(init, lambda params, x: jnp.zeros(ACTIONS)).make_params(KEY, 0.25)
+
+    assert make(lambda key: 1.0) == 1.0
+    assert make(lambda key, sparsity: sparsity) == 0.25
+    assert make(lambda key, scale=3.0: scale) == 3.0
+    assert make(lambda *arguments: len(arguments)) == 1
+
+    def module(*sparsity):
+        return streaming_mlp(INPUTS, ACTIONS, hidden=(4,), sparsity=(*sparsity, 0.5)[0], key=KEY)
+
+    for given, sparsity in (
+        (from_equinox(lambda key: module()), 0.5),
+        (from_equinox(lambda key, sparsity: module(sparsity)), 0.25),
+    ):
+        weight = given.make_params(KEY, 0.25).layers[1].weight
+        assert np.mean(np.asarray(weight) == 0) == sparsity
+
+
+# What h is.
+
+
+class _Headless(eqx.Module):
+    """A module that does not say where its last layer is."""
+
+    inner: MLP
+
+    def __call__(self, observation):
+        return self.inner(observation)
+
+
+def test_the_parameters_of_h_on_features_are_a_linear_head_of_zeros():
+    agent = QLambda(dataclasses.replace(BASE, h="features"), NET)
+    state = agent.init(KEY, jnp.asarray(STREAM.first))
+    assert [leaf.shape for leaf in jax.tree.leaves(state.theta)] == [(4, ACTIONS), (ACTIONS,)]
+    assert not any(leaf.any() for leaf in jax.tree.leaves(state.theta))
+    # While h is 0, w moves as Q(λ) does.
+    plain = QLambda(dataclasses.replace(BASE, rule="td"), NET)
+    (_, ours), (_, theirs) = _one_step(agent), _one_step(plain)
+    assert_close(ours.w, theirs.w)
+    assert any(leaf.any() for leaf in jax.tree.leaves(ours.theta))
+
+
+@pytest.mark.parametrize("regularize", ["parameters", "head", "output"])
+def test_a_network_by_hand_says_where_its_head_is(regularize):
+    """And is then treated as a module that says it: a dictionary of the same weights."""
+    config = dataclasses.replace(BASE, regularize=regularize, h="network")
+    net = from_equinox(lambda key: streaming_mlp(INPUTS, ACTIONS, hidden=(4,), sparsity=0, key=key))
+
+    def with_features(params, observation):
+        first, last = (Affine(2, 2, init=lambda *_: jnp.zeros(()), key=KEY) for _ in range(2))
+        first = eqx.tree_at(lambda a: (a.weight, a.bias), first, params["first"])
+        last = eqx.tree_at(lambda a: (a.weight, a.bias), last, params["last"])
+        features = jax.nn.leaky_relu(layer_norm(first(observation)))
+        return last(features), features
+
+    def init(key):
+        first, last = net.init(key).layers
+        return {"first": (first.weight, first.bias), "last": (last.weight, last.bias)}
+
+    by_hand = Network(
+        init,
+        lambda params, observation: with_features(params, observation)[0],
+        head=lambda params: params["last"],
+        with_features=with_features,
+    )
+    for h in ("network", "features"):
+        agents = (QLambda(dataclasses.replace(config, h=h), n) for n in (net, by_hand))
+        (a, _), (b, _) = (run(agent, jax.random.key(4)) for agent in agents)
+        assert_close(jax.tree.leaves((a.w, a.theta)), jax.tree.leaves((b.w, b.theta)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"regularize": "head"}, r"regularize is 'head'.*head=.*layer head"),
+        ({"h": "features"}, r"h is 'features'.*with_features=.*layer head"),
+    ],
+)
+def test_a_network_that_does_not_say_where_its_head_is(changes, message):
+    module = from_equinox(
+        lambda key: _Headless(streaming_mlp(INPUTS, ACTIONS, hidden=(4,), sparsity=0, key=key))
+    )
+    for network in (module, _plain_network()):
+        agent = QLambda(dataclasses.replace(BASE, **changes), network)
+        with pytest.raises(ValueError, match=message):
+            agent.init(KEY, jnp.asarray(STREAM.first))
+        with pytest.raises(ValueError, match=message):
+            agent.check_spaces(Box(-1.0, 1.0, (INPUTS,)), Discrete(ACTIONS))
+
+
+def test_features_are_a_vector():
+    network = dataclasses.replace(NET, with_features=lambda w, x: (jnp.zeros(3), jnp.zeros((2, 2))))
+    agent = QLambda(dataclasses.replace(BASE, h="features"), network)
+    with pytest.raises(ValueError, match=r"features of shape \(2, 2\); a vector"):
+        agent.init(KEY, jnp.asarray(STREAM.first))
 
 
 def test_observations_without_a_default_network():
@@ -282,6 +384,10 @@ def test_this_library_s_optimisers_may_be_given_too():
         ({"target": "expectde"}, "target is 'expectde'.*did you mean 'expected'"),
         ({"trace_cut": "Watkins"}, "trace_cut is 'Watkins'.*did you mean 'watkins'"),
         ({"optimizer": "adm"}, "optimizer is 'adm'.*did you mean 'adam'"),
+        ({"regularize": "outputs"}, "regularize is 'outputs'.*did you mean 'output'"),
+        ({"h": "feature"}, "h is 'feature'.*did you mean 'features'"),
+        ({"rule": "tdc", "regularize": "output"}, "regularize is 'output' and rule 'tdc'.*tdrc"),
+        ({"rule": "td", "h": "features"}, "h is 'features' and rule 'td', which has no h"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused_by_name(changes, message):

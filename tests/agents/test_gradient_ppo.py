@@ -61,6 +61,20 @@ def test_whole_updates(rule, advantage, importance_sampling):
     assert told["clip_fraction"] > 0.1  # the policy has moved: ratios matter
 
 
+@pytest.mark.parametrize(
+    ("h", "regularize"),
+    [
+        ("features", "output"),
+        nightly("features", "parameters"),
+        nightly("network", "head"),
+        nightly("network", "output"),
+        nightly("features", "head"),
+    ],
+)
+def test_whole_updates_by_what_h_is_and_what_is_regularised(h, regularize):
+    assert_equal(changed(h=h, regularize=regularize), "gaussian")
+
+
 @pytest.mark.nightly
 def test_whole_updates_of_discrete_actions():
     assert_equal(changed(num_envs=1), "discrete")
@@ -207,8 +221,9 @@ def test_values_in_one_pass_or_two(inner, monkeypatch):
         return choose(which, *rest)
 
     monkeypatch.setattr(jax.lax, "cond", cond)
-    value, bootstrap = agent._values_along(networks.critic, seen)
+    value, bootstrap, features = agent._values_along(networks.critic, seen)
     assert taken == [inner]
+    assert features is None
     critic = cases.leaves(networks.critic)
     for place in np.ndindex(ended.shape):
         here, there = (
@@ -233,6 +248,8 @@ def test_values_are_never_clipped():
     ("settings", "message"),
     [
         ({"rule": "tdcr"}, "rule is 'tdcr'; .* did you mean 'td"),
+        ({"rule": "td", "h": "features"}, "h is 'features' and rule 'td', which has no h"),
+        ({"regularize": "heads"}, "regularize is 'heads'; .* did you mean 'head'"),
         ({"beta": -1.0}, r"beta is -1.0; values in \[0, ∞\)"),
         ({"sequence": 0}, "sequence is 0; a whole number from 1 on"),
         ({"sequence": 5}, "sequence is 5 and rollout / num_envs 16; sequence must divide"),

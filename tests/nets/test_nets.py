@@ -51,6 +51,18 @@ def call(net, observation):
     return net(observation)
 
 
+@pytest.mark.parametrize("name", NETS)
+def test_outputs_are_linear_in_the_features(name):
+    """The head says how, and is part of the tree of parameters."""
+    net, shape = network(name), NETS[name][1]
+    observation = jax.random.normal(KEY, shape)
+    features = net.features(observation)
+    np.testing.assert_array_equal(net.head(features), net(observation))
+    expected = np.asarray(features) @ np.asarray(net.head.weight) + np.asarray(net.head.bias)
+    np.testing.assert_allclose(net(observation), expected, rtol=1e-4, atol=1e-5)
+    assert any(leaf is net.head.weight for leaf in jax.tree.leaves(net))
+
+
 def numpy_norm(x):
     return (x - x.mean()) / np.sqrt(x.var() + 1e-5)
 

@@ -7,7 +7,8 @@ import hashlib
 import subprocess
 import sys
 
-from eligrad.runs.configuration import Configuration, Run, fingerprint
+from eligrad.agents import PRESETS
+from eligrad.runs.configuration import ADDED, Configuration, Run, fingerprint
 from eligrad.sweeps.table import differences
 
 ONE = Configuration(
@@ -42,6 +43,15 @@ def test_another_process_agrees():
             check=True,
         )
         assert told.stdout.strip() == fingerprint({"a": {"λ": True}, "b": [1.0, 2.5, None]})
+
+
+def test_a_setting_added_later_leaves_the_hashes_of_earlier_runs_alone():
+    """At its default, which must be what runs without the setting did."""
+    for name, value in ADDED.items():
+        for preset in ("qrc", "gradient-ppo"):
+            assert getattr(PRESETS[preset], name) == value
+        assert dataclasses.replace(ONE, settings=ONE.settings | {name: value}).hash == ONE.hash
+        assert dataclasses.replace(ONE, settings=ONE.settings | {name: "new"}).hash != ONE.hash
 
 
 def test_equal_numbers_are_equal_and_all_else_differs():

@@ -1,0 +1,156 @@
+"""The auxiliary function h of agents that follow a gradient rule: what it is, what β acts on.
+
+h is a network of its own, with the shape of the value network and parameters of its own (the
+paper's), or a linear function of that network's features, its last hidden layer. No gradient of h
+flows into the features, and the linear function starts at 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from eligrad import rules
+from eligrad._number import Leaf, Number
+from eligrad.agents.network import Network
+from eligrad.nets import Affine
+from eligrad.rules import _checks as check
+
+H = Literal["network", "features"]
+"""What h is."""
+
+
+@runtime_checkable
+class HSettings(Protocol):
+    """The settings of h, of a streaming agent or of Gradient PPO."""
+
+    @property
+    def rule(self) -> str:
+        """The name of the rule."""
+        ...
+
+    @property
+    def beta(self) -> Leaf:
+        """Regularisation of h."""
+        ...
+
+    @property
+    def regularize(self) -> rules.Regularize:
+        """What β acts on."""
+        ...
+
+    @property
+    def h(self) -> H:
+        """What h is."""
+        ...
+
+
+def check_settings(settings: HSettings) -> None:
+    """Refuses settings of h that make no sense, or that the rule has no use for."""
+    check.one_of("rule", settings.rule, rules.names())
+    check.one_of("regularize", settings.regularize, get_args(rules.Regularize))
+    check.one_of("h", settings.h, get_args(H))
+    rule = rules.get(settings.rule)
+    if settings.regularize != "parameters" and not rule.regularized:
+        raise ValueError(
+            f"regularize is {settings.regularize!r} and rule {settings.rule!r}, which does not "
+            "regularise h; tdrc does"
+        )
+    if settings.h != "network" and not rule.has_auxiliary:
+        raise ValueError(f"h is {settings.h!r} and rule {settings.rule!r}, which has no h")
+
+
+def check_network(settings: HSettings, network: Network) -> None:
+    """Refuses a value network that does not say what the settings of h need to know of it."""
+    if not rules.get(settings.rule).has_auxiliary:
+        return
+    if settings.regularize == "head" and settings.h == "network" and network.head is None:
+        raise ValueError(
+            "regularize is 'head' and the network does not say where its last layer is; "
+            'Network(init, apply, head=lambda params: params["last"]) does, or an equinox module '
+            "with a method features(observation) and a layer head"
+        )
+    evaluation(settings, network)
+
+
+def init(
+    settings: HSettings,
+    network: Network,
+    key: PRNGKeyArray,
+    sparsity: Number,
+    params: PyTree,
+    observation: Any,
+) -> PyTree:
+    """The first parameters θ of h.
+
+    Args:
+        settings: what h is.
+        network: the value network.
+        key: for the weights of a network of its own.
+        sparsity: share of these that start at 0.
+        params: parameters of the value network.
+        observation: one that the network can be applied to; only its shape matters.
+    """
+    check_network(settings, network)
+    if settings.h == "network":
+        return network.make_params(key, sparsity)
+    values, features = jax.eval_shape(evaluation(settings, network), params, observation)
+    if features.ndim != 1:
+        raise ValueError(
+            f"with_features gives features of shape {features.shape}; a vector is accepted"
+        )
+    return Affine(
+        features.size,
+        values.size,
+        init=lambda _, shape: jnp.zeros(shape, features.dtype),
+        key=key,
+    )
+
+
+def evaluation(
+    settings: HSettings, network: Network
+) -> Callable[[PyTree, Any], tuple[Array, Array | None]]:
+    """From parameters and an observation to values, and to the features of an h linear in them."""
+    if settings.h == "network":
+        return lambda params, observation: (network.apply(params, observation), None)
+    if network.with_features is None:
+        raise ValueError(
+            "h is 'features' and the network does not say what its features are; "
+            "Network(init, apply, with_features=...) does, or an equinox module with a method "
+            "features(observation) and a layer head"
+        )
+    return network.with_features
+
+
+def apply(
+    network: Network, theta: PyTree, observation: Any, features: Float[Array, " features"] | None
+) -> Float[Array, " values"]:
+    """h of one observation, or of its features where h is linear in them."""
+    if features is None:
+        return network.apply(theta, observation)
+    return theta(jax.lax.stop_gradient(features))
+
+
+def whole(settings: HSettings, network: Network) -> Callable[[tuple[PyTree, PyTree], Any], Array]:
+    """From parameters of the value network and θ, and an observation, to h of it."""
+    evaluate = evaluation(settings, network)
+
+    def h(params: tuple[PyTree, PyTree], observation: Any) -> Array:
+        _, features = evaluate(params[0], observation)
+        return apply(network, params[1], observation, features)
+
+    return h
+
+
+def rule_options(settings: HSettings, network: Network, theta: PyTree) -> dict[str, Any]:
+    """What a rule is told of θ and its regularisation."""
+    if not rules.get(settings.rule).regularized:
+        return {"theta": theta, "beta": 0.0}
+    options = {"theta": theta, "beta": settings.beta, "regularize": settings.regularize}
+    if settings.regularize == "head":
+        options["head"] = network.head if settings.h == "network" else lambda theta: theta
+    return options
