@@ -13,7 +13,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,8 @@ from eligrad.training.evaluation import LIMIT, choose, evaluate
 
 Env = str | Environment | HostEnvironment | Callable[..., Any]
 L = TypeVar("L", bound="Learner")
+Number = float | Sequence[float] | np.ndarray
+"""A setting: one number, or one for each seed."""
 
 
 class Learner:
@@ -267,43 +269,76 @@ def _act(agent: Any, state: Any, rows: Any, key: Any, deterministic: bool) -> An
     return jax.vmap(lambda row, key: choose(agent, state, row, key, deterministic))(rows, keys)
 
 
-class QRC(Learner):
+class StreamingLearner(Learner):
+    """A learner of a streaming agent; its settings are those of `QLambdaConfig`."""
+
+    if TYPE_CHECKING:  # for editors and type checkers; a test holds it to the settings class
+
+        def __init__(
+            self,
+            env: Env,
+            *,
+            seeds: int | Sequence[int] | np.ndarray = 1,
+            network: Any = None,
+            max_episode_steps: int | None = None,
+            env_params: dict[str, Any] | None = None,
+            exploration_fraction: float = 0.2,
+            lam: Number = ...,
+            gamma: Number = ...,
+            step_size: Number = ...,
+            h_scale: Number = ...,
+            beta: Number = ...,
+            sparsity: Number = ...,
+            epsilon_start: Number = ...,
+            epsilon_end: Number = ...,
+            exploration_steps: Number = ...,
+            kappa: Number = ...,
+            optimizer: str = ...,
+            rule: str = ...,
+            regularize: Literal["parameters", "head", "output"] = ...,
+            h: Literal["network", "features"] = ...,
+            target: Literal["max", "sarsa", "expected"] = ...,
+            trace_cut: Literal["after", "watkins"] = ...,
+        ) -> None: ...
+
+
+class QRC(StreamingLearner):
     """QRC(λ): gradient Q-learning with regularised corrections, from each step as it comes."""
 
     preset = "qrc"
 
 
-class QC(Learner):
+class QC(StreamingLearner):
     """QC(λ): the same without regularisation."""
 
     preset = "qc"
 
 
-class GQ2(Learner):
+class GQ2(StreamingLearner):
     """GQ2(λ): the action-value form of GTD2(λ)."""
 
     preset = "gq2"
 
 
-class QLambda(Learner):
+class QLambda(StreamingLearner):
     """Watkins' Q(λ), the semi-gradient baseline."""
 
     preset = "q-lambda"
 
 
-class SarsaLambda(Learner):
+class SarsaLambda(StreamingLearner):
     """Gradient SARSA(λ); with rule="td" the semi-gradient one."""
 
     preset = "sarsa-lambda"
 
 
-class ExpectedSarsaLambda(Learner):
+class ExpectedSarsaLambda(StreamingLearner):
     """Gradient Expected SARSA(λ)."""
 
     preset = "expected-sarsa-lambda"
 
 
-class StreamQ(Learner):
+class StreamQ(StreamingLearner):
     """StreamQ: Q(λ) whose steps ObGD bounds."""
 
     preset = "stream-q"
@@ -314,18 +349,77 @@ class PPO(Learner):
 
     preset = "ppo"
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            env: Env,
+            *,
+            seeds: int | Sequence[int] | np.ndarray = 1,
+            network: Any = None,
+            max_episode_steps: int | None = None,
+            env_params: dict[str, Any] | None = None,
+            gamma: Number = ...,
+            lam: Number = ...,
+            actor_step_size: Number = ...,
+            critic_step_size: Number = ...,
+            clip: Number = ...,
+            entropy_bonus: Number = ...,
+            max_gradient_norm: Number = ...,
+            target_kl: Number = ...,
+            anneal_steps: Number = ...,
+            rollout: int = ...,
+            num_envs: int = ...,
+            epochs: int = ...,
+            minibatch_size: int = ...,
+            value_clip: Number = ...,
+        ) -> None: ...
+
 
 class GradientPPO(Learner):
     """PPO with a gradient TD(λ) critic."""
 
     preset = "gradient-ppo"
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            env: Env,
+            *,
+            seeds: int | Sequence[int] | np.ndarray = 1,
+            network: Any = None,
+            max_episode_steps: int | None = None,
+            env_params: dict[str, Any] | None = None,
+            gamma: Number = ...,
+            lam: Number = ...,
+            actor_step_size: Number = ...,
+            critic_step_size: Number = ...,
+            clip: Number = ...,
+            entropy_bonus: Number = ...,
+            max_gradient_norm: Number = ...,
+            target_kl: Number = ...,
+            anneal_steps: Number = ...,
+            rollout: int = ...,
+            num_envs: int = ...,
+            epochs: int = ...,
+            minibatch_size: int = ...,
+            h_step_size: Number = ...,
+            beta: Number = ...,
+            sequence: int = ...,
+            rule: str = ...,
+            advantage: Literal["fresh", "stale"] = ...,
+            importance_sampling: bool = ...,
+            regularize: Literal["parameters", "head", "output"] = ...,
+            h: Literal["network", "features"] = ...,
+        ) -> None: ...
+
 
 def learner(name: str) -> type[Learner]:
     """The class of a registered agent, also of one of your own: `learner("my-agent")(env)`."""
     title = registry.get(name).title
-    for known in Learner.__subclasses__():
-        if known.preset == name:
+    for known in (*StreamingLearner.__subclasses__(), *Learner.__subclasses__()):
+        if getattr(known, "preset", None) == name:
             return known
     return type(title, (Learner,), {"preset": name, "__doc__": f"{title}."})
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import inspect
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 import pytest
 
 import eligrad
+import eligrad.api
 from eligrad import api as facade
 from eligrad.agents import AGENTS, from_equinox
 from eligrad.api import learner
@@ -256,3 +262,22 @@ def test_a_file_of_another_agent_is_refused(tmp_path):
     (tmp_path / "none.npz").write_bytes(b"nothing")
     with pytest.raises(CheckpointError, match="damaged"):
         eligrad.load(tmp_path / "none.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "preset"),
+    [("StreamingLearner", "qrc"), ("PPO", "ppo"), ("GradientPPO", "gradient-ppo")],
+)
+def test_editors_know_the_settings(name, preset):
+    tree = ast.parse(Path(inspect.getfile(eligrad.api)).read_text(encoding="utf-8"))
+    (owner,) = (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name)
+    (stub,) = (
+        n for n in ast.walk(owner) if isinstance(n, ast.FunctionDef) and n.name == "__init__"
+    )
+    known = [argument.arg for argument in stub.args.kwonlyargs]
+    options = set(inspect.signature(eligrad.Learner.__init__).parameters)
+    options -= {"self", "env", "settings"}
+    fields = {field.name for field in dataclasses.fields(AGENTS[preset].config)}
+    explored = {"exploration_fraction"} if "exploration_steps" in fields else set()
+    assert set(known) == options | fields | explored
+    assert len(known) == len(set(known))
