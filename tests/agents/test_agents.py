@@ -250,6 +250,17 @@ def test_the_parameters_of_h_on_features_are_a_linear_head_of_zeros():
     assert any(leaf.any() for leaf in jax.tree.leaves(ours.theta))
 
 
+def test_an_episode_is_inspected_with_the_h_of_the_features():
+    agent = QLambda(dataclasses.replace(BASE, h="features"), NET)
+    state, _ = alone(agent, KEY)
+    observations, actions = STREAM.transitions.next_observation[:4], np.array([0, 2, 1, 1])
+    seen = normalize.normalize(state.perception.observations, jnp.asarray(observations))
+    h = jax.vmap(lambda x: state.theta(state.w.features(x)))(seen)
+    inspected = agent.inspect(state, observations, actions, np.zeros(3, np.float32))
+    assert np.abs(inspected.h).max() > 1e-3
+    np.testing.assert_allclose(inspected.h, h[np.arange(3), actions[:3]], rtol=1e-5)
+
+
 @pytest.mark.parametrize("regularize", ["parameters", "head", "output"])
 def test_a_network_by_hand_says_where_its_head_is(regularize):
     """And is then treated as a module that says it: a dictionary of the same weights."""
@@ -294,8 +305,9 @@ def test_a_network_that_does_not_say_where_its_head_is(changes, message):
         agent = QLambda(dataclasses.replace(BASE, **changes), network)
         with pytest.raises(ValueError, match=message):
             agent.init(KEY, jnp.asarray(STREAM.first))
-        with pytest.raises(ValueError, match=message):
-            agent.check_spaces(Box(-1.0, 1.0, (INPUTS,)), Discrete(ACTIONS))
+    agent = QLambda(dataclasses.replace(BASE, **changes), module)
+    with pytest.raises(ValueError, match=message):
+        agent.check_spaces(Box(-1.0, 1.0, (INPUTS,)), Discrete(ACTIONS))
 
 
 def test_features_are_a_vector():
