@@ -4,7 +4,9 @@
 
 Writes one JSON file for each game and agent: the mean return of each seed on a grid of steps, the
 final performance (episodes that ended in the last tenth), divergences, and how it was made. Files
-that are there already are skipped, so that an interrupted command can be given again.
+that are there already are skipped, so that an interrupted command can be given again. An agent may
+have settings after a colon: `qrc:regularize=output,beta=0.3`. With `--minutes` a program that is
+not done by then writes what it has: `steps` are those reached, and the last tenth is theirs.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import platform
 import sys
 import time
@@ -22,7 +25,7 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from eligrad.agents import PRESETS, QLambda, QLambdaConfig, default_network
+from eligrad.agents import PRESETS, QLambda, QLambdaConfig, default_network, make_settings
 from eligrad.engines.stream import Runs
 from eligrad.envs import Discrete, Environment, make
 
@@ -46,8 +49,13 @@ DIVERGED = 1e6
 
 
 def config_of(variant: str, steps: int) -> QLambdaConfig:
-    preset, changes = VARIANTS[variant]
-    return dataclasses.replace(PRESETS[preset], exploration_steps=0.2 * steps, **changes)
+    name, _, settings = variant.partition(":")
+    preset, changes = VARIANTS[name]
+    for setting in filter(None, settings.split(",")):
+        key, _, value = setting.partition("=")
+        kind = type(getattr(PRESETS[preset], key))
+        changes = changes | {key: value if kind is str else float(value)}
+    return make_settings(preset, changes, steps=steps)
 
 
 def programs(variants: list[str], steps: int) -> list[list[str]]:
@@ -60,7 +68,13 @@ def programs(variants: list[str], steps: int) -> list[list[str]]:
 
 
 def run(
-    game: str, variants: list[str], steps: int, seeds: int, chunk: int
+    game: str,
+    variants: list[str],
+    steps: int,
+    seeds: int,
+    chunk: int,
+    first_seed: int = 0,
+    minutes: float = math.inf,
 ) -> dict[str, dict[str, Any]]:
     """Results by variant; all of them have the same seeds."""
     env = make(f"MinAtar/{game}-v1")
@@ -71,15 +85,15 @@ def run(
         lambda *numbers: np.repeat(np.asarray(numbers, np.float32), seeds), *configs
     )
     agents = QLambda(batch, default_network(env.observation_space.shape, env.action_space.n))
-    seed_of = np.tile(np.arange(seeds), len(variants))
+    seed_of = np.tile(first_seed + np.arange(seeds), len(variants))
     count = len(seed_of)
 
     began = time.perf_counter()
     runs = Runs(agents, env, env.default_params(), seed_of, 10_000 + seed_of)
     totals, counts = np.zeros((2, count, POINTS))
-    final_total, final_count = np.zeros((2, count))
+    tenths, ends = np.zeros((2, count, 10 * POINTS))
     diverged_at = np.full(count, -1)
-    compiled = 0.0
+    compiled, reached = 0.0, 0
     for first in tqdm(range(0, steps, chunk), desc=f"{game} {' '.join(variants)}", mininterval=1):
         records = runs.advance(min(chunk, steps - first))
         returns = np.asarray(records.episode_return)
@@ -89,14 +103,19 @@ def run(
         row, t = np.nonzero(np.asarray(records.ended))
         np.add.at(totals, (row, (first + t) * POINTS // steps), returns[row, t])
         np.add.at(counts, (row, (first + t) * POINTS // steps), 1)
-        late = first + t >= 0.9 * steps
-        np.add.at(final_total, row[late], returns[row, t][late])
-        np.add.at(final_count, row[late], 1)
+        fine = (first + t) * 10 * POINTS // steps
+        np.add.at(tenths, (row, fine), returns[row, t])
+        np.add.at(ends, (row, fine), 1)
+        reached = min(first + chunk, steps)
         if first == 0:
             compiled = time.perf_counter() - began
+        if time.perf_counter() - began > 60 * minutes:
+            break
     wall = time.perf_counter() - began
+    last = slice(round(0.9 * reached * 10 * POINTS / steps), None)
     with np.errstate(invalid="ignore"):
-        final, curve = final_total / final_count, totals / counts
+        final = tenths[:, last].sum(axis=1) / ends[:, last].sum(axis=1)
+        curve = totals / counts
 
     results = {}
     for k, variant in enumerate(variants):
@@ -106,8 +125,10 @@ def run(
             "game": game,
             "variant": variant,
             "config": dataclasses.asdict(configs[k]),
-            "steps": steps,
+            "steps": reached,
+            "planned_steps": steps,
             "seeds": seeds,
+            "first_seed": first_seed,
             "final_mean": float(np.mean(finished)),
             "final_standard_error": float(np.std(finished, ddof=1) / np.sqrt(len(finished))),
             "final_per_seed": listed(final[mine], 4),
@@ -116,7 +137,7 @@ def run(
             "curve_per_seed": [listed(row, 3) for row in curve[mine]],
             "wall_seconds": round(wall, 1),
             "runs_in_the_program": count,
-            "steps_per_second_in_sum": round(count * (steps - chunk) / (wall - compiled)),
+            "steps_per_second_in_sum": round(count * max(reached - chunk, 0) / (wall - compiled)),
             "made_with": {
                 "command": " ".join(["python -m benchmarks.minatar_learning", *sys.argv[1:]]),
                 "python": platform.python_version(),
@@ -135,7 +156,9 @@ def listed(values: np.ndarray, digits: int) -> list[float | None]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--games", nargs="+", default=GAMES, choices=GAMES)
-    parser.add_argument("--agents", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
+    parser.add_argument("--agents", nargs="+", default=list(VARIANTS))
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=math.inf)
     parser.add_argument("--steps", type=lambda s: int(float(s)), default=200_000)
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--chunk", type=int, default=10_000)
@@ -145,7 +168,10 @@ def main() -> None:
     for game in arguments.games:
         missing = [v for v in arguments.agents if not path_of(arguments.out, game, v).exists()]
         for variants in programs(missing, arguments.steps):
-            results = run(game, variants, arguments.steps, arguments.seeds, arguments.chunk)
+            results = run(
+                game, variants, arguments.steps, arguments.seeds, arguments.chunk,
+                arguments.first_seed, arguments.minutes,
+            )  # fmt: skip
             for variant, result in results.items():
                 path = path_of(arguments.out, game, variant)
                 partial = path.with_suffix(".partial")
@@ -162,7 +188,7 @@ def main() -> None:
 
 
 def path_of(out: Path, game: str, variant: str) -> Path:
-    return out / f"{game}-{variant}.json"
+    return out / f"{game}-{variant.replace(':', '-').replace('=', '').replace(',', '-')}.json"
 
 
 if __name__ == "__main__":
