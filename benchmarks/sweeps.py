@@ -16,8 +16,7 @@ from pathlib import Path
 
 import jax
 
-from eligrad._base.files import write_json
-from eligrad._files import read_json
+from eligrad._base.files import read_json, write_json
 from eligrad.sweeps.jobs import make_jobs
 from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.spec import Spec, Sweep

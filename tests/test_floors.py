@@ -7,13 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "eligrad"
 FLOORS = {
-    "_base": 0,
-    "_damaged": 0,
-    "_files": 0,
-    "_machine": 0,
-    "_names": 0,
-    "_number": 0,
-    "_processes": 0,
+    "_base": -1,
     "rules": 0,
     "problems": 0,
     "nets": 1,

@@ -14,7 +14,7 @@ import pytest
 from eligrad import cli
 from eligrad._base.files import locked, write_json
 from eligrad._base.interruption import unheard_by_children
-from eligrad._machine import cores
+from eligrad._base.system import cores
 from eligrad.engines.devices import return_freed_memory
 from eligrad.runs.folder import RunFolder, RunInUseError
 from eligrad.training import resume, train

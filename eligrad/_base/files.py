@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from eligrad._damaged import DamagedFileError
+from eligrad._base.errors import DamagedFileError
 
 LOCK = ".lock"
 """The file in a folder that is locked where folders cannot be, as on Windows."""
@@ -145,3 +145,45 @@ def write_json(path: Path, content: Any) -> None:
     with replacing(path) as partial:
         text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
         partial.write_text(text + "\n", encoding="utf-8")
+
+
+LARGEST = 2**26
+"""Bytes of a JSON file: 64 MiB, the configuration of millions of runs."""
+_SEAL = "sha256"
+
+
+def sealed(content: dict[str, Any]) -> dict[str, Any]:
+    """The content with its own checksum in it, for `read_json` to compare."""
+    return content | {_SEAL: _digest(content)}
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds, without its seal; `DamagedFileError` where it is not as written.
+
+    Files without a seal, from an earlier eligrad or by hand, are read as they are.
+    """
+    regular_size(path, LARGEST)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise DamagedFileError(f"{path} is damaged: {error}") from error
+    if isinstance(content, dict):
+        seal = content.pop(_SEAL, None)
+        if seal is not None and seal != _digest(content):
+            raise DamagedFileError(
+                f"{path} is damaged: its checksum differs (whoever changed it by hand removes the "
+                f'line "{_SEAL}" as well)'
+            )
+    return content
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The file of that name in a folder; refuses names that lead out of it."""
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise DamagedFileError(f"{folder} is damaged: it names {name}, which is outside of it")
+    return folder / name
+
+
+def _digest(content: dict[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from eligrad import rules
-from eligrad._number import Leaf, Number
+from eligrad._base import array_checks as check
+from eligrad._base.array_checks import Leaf, Number
 from eligrad.agents.network import Network
 from eligrad.nets import Affine
-from eligrad.rules import _checks as check
 
 H = Literal["network", "features"]
 """What h is."""

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
 from eligrad import rules
-from eligrad._number import Leaf
+from eligrad._base import array_checks as check
+from eligrad._base.array_checks import Leaf
 from eligrad.agents import auxiliary
 from eligrad.agents.policies import over_batch
 from eligrad.agents.ppo import (
@@ -29,7 +30,6 @@ from eligrad.agents.ppo import (
     check_divides,
 )
 from eligrad.agents.protocol import Metrics, Rollout
-from eligrad.rules import _checks as check
 
 
 @jax.tree_util.register_dataclass

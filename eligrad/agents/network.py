@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from eligrad._number import Number
+from eligrad._base.array_checks import Number
 from eligrad.nets import AtariCNN, MinAtarCNN, streaming_mlp, tanh_mlp
 
 

@@ -19,7 +19,8 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from eligrad import normalize, rules
-from eligrad._number import Leaf
+from eligrad._base import array_checks as check
+from eligrad._base.array_checks import Leaf
 from eligrad.agents.fit import check_network
 from eligrad.agents.network import Network, ppo_network
 from eligrad.agents.policies import DiscretePolicy, GaussianPolicy, Policy, over_batch
@@ -33,7 +34,6 @@ from eligrad.agents.protocol import (
 )
 from eligrad.agents.streaming import Perception, Seen
 from eligrad.envs.spaces import Discrete
-from eligrad.rules import _checks as check
 
 STATIC = {"static": True}
 OBSERVATION_CLIP = 10.0

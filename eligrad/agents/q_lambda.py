@@ -21,7 +21,8 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from eligrad import normalize, optim, rules
-from eligrad._number import Leaf, Number
+from eligrad._base import array_checks as check
+from eligrad._base.array_checks import Leaf, Number
 from eligrad.agents import auxiliary
 from eligrad.agents.fit import check_network, number_of_actions
 from eligrad.agents.network import Network, default_network
@@ -37,7 +38,6 @@ from eligrad.agents.streaming import (
     linear_epsilon,
     perceive,
 )
-from eligrad.rules import _checks as check
 
 _LAST_STEP = np.iinfo(np.int32).max
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from eligrad._base import array_checks as check
+from eligrad._base.errors import UnknownName
 from eligrad.agents.gradient_ppo import GradientPPO, GradientPPOConfig
 from eligrad.agents.ppo import PPO, PPOConfig, make_actor_critic
 from eligrad.agents.protocol import Agent
 from eligrad.agents.q_lambda import QLambdaConfig, make_q_lambda
-from eligrad.envs.names import UnknownName
-from eligrad.rules import _checks as check
 
 EXPLORATION_FRACTION = 0.2
 """Share of the steps over which ε falls, unless told otherwise."""

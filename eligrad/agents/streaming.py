@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from eligrad import normalize
-from eligrad._number import Number
+from eligrad._base.array_checks import Number
 from eligrad.agents.protocol import Transition
 
 

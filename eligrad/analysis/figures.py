@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from eligrad._base.errors import UnknownName
 from eligrad.analysis import frames, palette
 from eligrad.analysis.bootstrap import STANDARD, Bootstrap
 from eligrad.analysis.frames import MEANINGS, Table, require, scores
 from eligrad.analysis.lines import Line, lines_of
 from eligrad.analysis.statistics import Bounds, bounds_of, normalise, performance_profile
-from eligrad.envs.names import UnknownName
 from eligrad.runs.configuration import shown
 from eligrad.runs.plot import blank, draw_mean, save
 from eligrad.runs.returns import POINTS, have_a_value, mean_and_error

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from eligrad.envs.names import UnknownName
+from eligrad._base.errors import UnknownName
 from eligrad.runs.returns import POINTS, align, area, even_grid, final, mean
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from eligrad._damaged import DamagedFileError, DamagedFileWarning
+from eligrad._base.errors import DamagedFileError, DamagedFileWarning
 from eligrad.agents import TITLES
 from eligrad.analysis.frames import COLUMNS, ENV_PARAMS, SETTINGS
 from eligrad.runs.checksums import what_is_wrong

@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
+from eligrad._base.errors import UnknownName
 from eligrad.analysis.bootstrap import STANDARD, Bootstrap, Estimate, Samples, Values
 from eligrad.analysis.frames import Scores, Table, require
-from eligrad.envs.names import UnknownName
 
 Bounds = Mapping[str, tuple[float, float]]
 """For each environment, the scores that become 0 and 1."""

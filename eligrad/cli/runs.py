@@ -11,8 +11,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from eligrad._damaged import DamagedFileWarning
-from eligrad._files import read_json
+from eligrad._base.errors import DamagedFileWarning
+from eligrad._base.files import read_json
 from eligrad.runs.records import Record, scan
 
 

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from eligrad._base.interruption import unheard_by_children
-from eligrad._processes import picklable
+from eligrad._base.system import picklable
 from eligrad.agents.protocol import Agent, observation_struct
 from eligrad.engines.engine import Engine
 from eligrad.engines.episodes import Record

@@ -19,11 +19,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from eligrad._names import did_you_mean
+from eligrad._base.errors import UnknownName, did_you_mean
+from eligrad._base.optional import import_optional
 from eligrad.envs.core import Environment
 from eligrad.envs.host import HostEnvironment
-from eligrad.envs.names import UnknownName, import_module_of, module_of
-from eligrad.envs.optional import import_optional
+from eligrad.envs.names import import_module_of, module_of
 from eligrad.envs.probes import PROBES
 from eligrad.envs.wrappers import TimeLimit
 

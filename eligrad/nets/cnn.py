@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
-from eligrad._number import Number
+from eligrad._base.array_checks import Number
 from eligrad.nets.init import sparse_uniform
 from eligrad.nets.layers import (
     Affine,

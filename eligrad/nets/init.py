@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from eligrad._number import Number, check_number
+from eligrad._base.array_checks import Number, check_number
 
 Initializer = Callable[[PRNGKeyArray, tuple[int, ...]], Array]
 """From a key and a shape to weights."""

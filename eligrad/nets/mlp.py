@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
-from eligrad._number import Number
+from eligrad._base.array_checks import Number
 from eligrad.nets.init import Initializer, orthogonal, sparse_uniform
 from eligrad.nets.layers import Affine, check_observation, layer_norm
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PyTree
 
-from eligrad._number import Number, check_number
+from eligrad._base.array_checks import Number, check_number
 
 
 def obgd(learning_rate: Number, kappa: Number) -> optax.GradientTransformationExtraArgs:

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import optax
 
-from eligrad._number import Number
+from eligrad._base import array_checks as check
+from eligrad._base.array_checks import Number
 from eligrad.optim.obgd import adaptive_obgd, obgd
 from eligrad.optim.trace_adam import trace_adam
-from eligrad.rules import _checks as check
 
 
 class Settings(NamedTuple):

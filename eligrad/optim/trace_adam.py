@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PyTree
 
-from eligrad._number import Number, check_number
+from eligrad._base.array_checks import Number, check_number
 from eligrad.optim.obgd import check_trace, larger_than_one, scalar_dtype
 
 

@@ -26,9 +26,9 @@ import numpy as np
 from jaxtyping import Complex
 
 from eligrad import rules
+from eligrad._base import array_checks as check
 from eligrad.problems.problem import Problem
 from eligrad.rules import Regularize, Rule
-from eligrad.rules import _checks as check
 
 SEARCHED = tuple(float(x) for x in np.logspace(-4, 4, 161))
 """Where stable ranges of β and of the step sizes' ratio are looked for."""

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from eligrad.rules import _checks as check
+from eligrad._base import array_checks as check
 
 TraceCut = Literal["after", "watkins"]
 """The name of a convention; see `trace_cut`."""

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PyTree
 
-from eligrad.rules import _checks as check
+from eligrad._base import array_checks as check
 
 Values = Literal["state", "action"]
 """What the value function takes, which decides where the importance ratios stand."""

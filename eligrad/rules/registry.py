@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eligrad.rules import _checks as check
+from eligrad._base import array_checks as check
 from eligrad.rules.gtd2 import GTD2
 from eligrad.rules.rule import Rule
 from eligrad.rules.td import TD

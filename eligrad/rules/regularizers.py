@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from eligrad.rules import _checks as check
+from eligrad._base import array_checks as check
 
 Regularize = Literal["parameters", "head", "output"]
 """The name of a regulariser of h; see `Rule.update`."""

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array
 
-from eligrad.rules import _checks as check
+from eligrad._base import array_checks as check
 
 
 def td_error(v_tm1: ArrayLike, r_t: ArrayLike, discount_t: ArrayLike, v_t: ArrayLike) -> Array:

@@ -18,13 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
 
+from eligrad._base.errors import DamagedFileError
 from eligrad._base.files import regular_size, replacing
-from eligrad._damaged import DamagedFileError
 
 FORMAT = 2
 """Version of the layout; a file with a higher one comes from a later eligrad."""
@@ -56,7 +53,7 @@ class DamagedCheckpointError(CheckpointError, DamagedFileError):
     """A file that is cut off, altered, or no checkpoint at all."""
 
 
-def save(path: Path, tree: PyTree, header: dict[str, Any]) -> None:
+def save(path: Path, tree: Any, header: dict[str, Any]) -> None:
     """Writes all leaves of `tree`, and a `header` of JSON values, to one file."""
     leaves = _named_leaves(tree)
     dtypes = {name: str(_dtype(leaf)) for name, leaf in leaves.items()}
@@ -78,12 +75,14 @@ def write(
                 np.lib.format.write_array(member, array, allow_pickle=False)
 
 
-def load(path: Path, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
+def load(path: Path, like: Any) -> tuple[Any, dict[str, Any]]:
     """Reads a tree of the structure, shapes and dtypes of `like`, and the header.
 
     Leaves that are JAX arrays in `like` are put on the devices those are bound to. Raises
     `CheckpointError` for a file that is damaged, from a later format, or of another tree.
     """
+    import jax
+
     wanted = _named_leaves(like)
     with Reader(path) as reader:
         reader.check_leaves(wanted)
@@ -167,6 +166,9 @@ class Reader:
 
     def leaf(self, name: str, like: Any) -> Any:
         """One leaf, in the form of `like`."""
+        import jax
+        import jax.numpy as jnp
+
         if isinstance(like, bytes) and self._lacks(name):
             return b""
         if isinstance(like, bytes):
@@ -236,7 +238,9 @@ class _File(io.BufferedReader):
         return super().read(size)
 
 
-def _named_leaves(tree: PyTree) -> dict[str, Any]:
+def _named_leaves(tree: Any) -> dict[str, Any]:
+    import jax
+
     return {
         jax.tree_util.keystr(path, simple=True, separator="/"): leaf
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
@@ -244,10 +248,15 @@ def _named_leaves(tree: PyTree) -> dict[str, Any]:
 
 
 def _is_key(leaf: Any) -> bool:
+    import jax
+    import jax.numpy as jnp
+
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _array(leaf: Any) -> np.ndarray:
+    import jax
+
     if isinstance(leaf, bytes):
         return np.frombuffer(leaf, np.uint8)
     return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)

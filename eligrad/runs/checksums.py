@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eligrad._base.files import checksum, damage, write_json
-from eligrad._damaged import DamagedFileError
-from eligrad._files import inside, read_json
+from eligrad._base.errors import DamagedFileError
+from eligrad._base.files import checksum, damage, inside, read_json, write_json
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import LARGEST_PART
 

@@ -12,8 +12,12 @@ from typing import Any
 import numpy as np
 
 from eligrad._base.checks import MOST_STEPS, whole_number
-from eligrad._damaged import DamagedFileError
+from eligrad._base.errors import DamagedFileError
+from eligrad._base.files import read_json
 
+RUN_FORMAT = 2
+"""Version of a run folder's layout. In folders of version 1, which do not say it, tables may be
+without the column `run`."""
 CHUNK = 1000
 """Steps between two looks at the clock, the signals and the progress bar."""
 CHECKPOINTS = 20
@@ -151,3 +155,18 @@ def env_seeds(seeds: Sequence[int], begun_at: int = 0) -> np.ndarray:
     """Seeds for the environments: their own, whatever the agents' are."""
     sequences = (np.random.SeedSequence((seed, begun_at)) for seed in seeds)
     return np.array([sequence.generate_state(1)[0] >> 1 for sequence in sequences], np.int64)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """What a run folder's `config.json` says; refuses that of a later eligrad, or of no run."""
+    path = folder / "config.json"
+    config = read_json(path)
+    if not isinstance(config, dict) or not isinstance(config.get("plan"), dict):
+        raise DamagedFileError(f"{path} is damaged, or of no run: it has no plan")
+    written = config.get("format", 1)
+    if not (isinstance(written, int) and 1 <= written <= RUN_FORMAT):
+        raise DamagedFileError(
+            f"{folder} is a run of format {written}; this eligrad reads 1 to {RUN_FORMAT}: use the "
+            "version that wrote it, or a later one"
+        )
+    return config

@@ -22,23 +22,24 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
-from jaxtyping import PyTree
 
 from eligrad._base.checks import MOST_STEPS
+from eligrad._base.errors import DamagedFileError, DamagedFileWarning
 from eligrad._base.files import (
     LOCK,
     checksum,
     damage,
     locked,
     make_folder,
+    read_json,
     replacing,
+    sealed,
     sync_folder,
     write_json,
 )
-from eligrad._damaged import DamagedFileError, DamagedFileWarning
-from eligrad._files import RUN_FORMAT, read_config, read_json, sealed
 from eligrad.runs import checkpoint
 from eligrad.runs.checkpoint import CheckpointError, DamagedCheckpointError
+from eligrad.runs.config import RUN_FORMAT, read_config
 from eligrad.runs.metrics import LARGEST_PART, SCHEMAS, Tables, read_parts
 
 KEPT = 2
@@ -55,7 +56,7 @@ class Restored(NamedTuple):
 
     file: Path
     step: int
-    state: PyTree
+    state: Any
     checksums: dict[str, str]
     """Those of the metrics before it, by file."""
     lost: dict[str, str]
@@ -184,7 +185,7 @@ class RunFolder:
                 sums[part.relative_to(self.path).as_posix()] = checksum(partial)
         return sums
 
-    def save(self, step: int, state: PyTree, tables: Tables, config: dict[str, Any]) -> None:
+    def save(self, step: int, state: Any, tables: Tables, config: dict[str, Any]) -> None:
         """Writes the tables since the last save, then the state; then drops older states."""
         self._check_still_there()
         self._sums |= self.write_tables(step, tables)
@@ -194,7 +195,7 @@ class RunFolder:
         for old in self.checkpoints()[:-KEPT]:
             old.unlink()
 
-    def restore(self, like: PyTree) -> tuple[int, PyTree]:
+    def restore(self, like: Any) -> tuple[int, Any]:
         """Step and state of the checkpoint to go on from; with none, step 0 and `like`.
 
         Newer checkpoints are put aside, and so are damaged metrics before it, with a warning each;
@@ -223,7 +224,7 @@ class RunFolder:
                     file.unlink()
         return step, state
 
-    def newest(self, like: PyTree) -> Restored:
+    def newest(self, like: Any) -> Restored:
         """The newest checkpoint that is sound, of those with most of the metrics before them.
 
         One that has damaged metrics before it is passed over for an older one that has not: the

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from eligrad._base.errors import DamagedFileError
 from eligrad._base.files import regular_size
-from eligrad._damaged import DamagedFileError
 
 EPISODES = pa.schema(
     [

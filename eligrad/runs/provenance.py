@@ -8,8 +8,6 @@ import platform
 import subprocess
 from typing import Any
 
-import jax
-
 SIMULATORS = ("gymnasium", "mujoco", "ale-py", "minatar", "gymnax", "brax")
 """Their versions decide what an environment does, and so belong to every result."""
 PACKAGES = ("eligrad", "jax", "jaxlib", "equinox", "optax", "numpy", "pyarrow", *SIMULATORS)
@@ -17,6 +15,8 @@ PACKAGES = ("eligrad", "jax", "jaxlib", "equinox", "optax", "numpy", "pyarrow", 
 
 def provenance() -> dict[str, Any]:
     """The present time, machine and versions, and the commit of the folder one is in."""
+    import jax
+
     device = jax.local_devices()[0]
     return {
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from eligrad._damaged import DamagedFileWarning
-from eligrad._files import read_config, read_json
+from eligrad._base.errors import DamagedFileWarning
+from eligrad._base.files import read_json
+from eligrad.runs.config import read_config
 from eligrad.runs.configuration import Configuration
 
 RUNS, JOBS, FAILURES = "runs", "jobs", "failures"

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from eligrad.envs.names import UnknownName
+from eligrad._base.errors import UnknownName
 from eligrad.sweeps.spec import Spec, parse
 
 FIGURES = tuple(f"fig{number}" for number in range(1, 7))

@@ -43,7 +43,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eligrad.envs.names import UnknownName
+from eligrad._base.errors import UnknownName
 
 _DISTRIBUTIONS = ("uniform", "log_uniform", "choice")
 

@@ -25,9 +25,8 @@ from typing import Any
 import filelock
 import numpy as np
 
-from eligrad._base.files import write_json
-from eligrad._damaged import DamagedFileError, DamagedFileWarning
-from eligrad._files import read_json
+from eligrad._base.errors import DamagedFileError, DamagedFileWarning
+from eligrad._base.files import read_json, write_json
 from eligrad.runs.checksums import what_is_wrong
 from eligrad.runs.configuration import Run
 from eligrad.runs.folder import RunFolder

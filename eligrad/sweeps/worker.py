@@ -19,7 +19,7 @@ import traceback
 import warnings
 from typing import Any, Literal
 
-from eligrad._damaged import DamagedFileError, DamagedFileWarning
+from eligrad._base.errors import DamagedFileError, DamagedFileWarning
 from eligrad.engines import keep_compiled_programs
 from eligrad.envs.names import import_module_of
 from eligrad.runs.checkpoint import CheckpointError

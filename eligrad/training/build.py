@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from eligrad._base.checks import whole_number
-from eligrad._machine import cores
+from eligrad._base.system import cores
 from eligrad.agents import registry
 from eligrad.agents.protocol import Agent
 from eligrad.engines.engine import Engine, make_engine

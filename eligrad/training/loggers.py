@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from eligrad.envs.optional import import_optional
+from eligrad._base.optional import import_optional
 from eligrad.runs.metrics import Tables
 
 EXTRA = "sinks"

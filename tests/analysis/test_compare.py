@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from eligrad._base.errors import UnknownName
 from eligrad.analysis.bootstrap import Bootstrap
 from eligrad.analysis.compare import compare
 from eligrad.analysis.statistics import holm
-from eligrad.envs.names import UnknownName
 from eligrad.runs.records import STAGE_ONE
 from tests.analysis.tables import runs_of
 

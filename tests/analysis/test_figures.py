@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from eligrad._base.errors import UnknownName
 from eligrad.analysis import figures, palette
 from eligrad.analysis.bootstrap import Bootstrap
 from eligrad.analysis.frames import configurations
 from eligrad.analysis.lines import lines_of
-from eligrad.envs.names import UnknownName
 from eligrad.runs.configuration import shown
 from tests.analysis.tables import runs_of
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eligrad._base.errors import UnknownName
 from eligrad.analysis import best_configurations
 from eligrad.analysis.frames import differing_settings, learning_curves, scores_so_far
-from eligrad.envs.names import UnknownName
 from eligrad.runs.returns import align, area, even_grid, final, mean_and_error
 from tests.analysis.tables import runs_of
 

@@ -11,10 +11,10 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from benchmarks.bootstrap_coverage import CASES, LEVEL, coverage, plain_level
+from eligrad._base.errors import UnknownName
 from eligrad.analysis import statistics
 from eligrad.analysis.bootstrap import Bootstrap, expanded_tail
 from eligrad.analysis.frames import scores
-from eligrad.envs.names import UnknownName
 from tests.analysis.tables import runs_of
 
 QUICK = Bootstrap(resamples=20)

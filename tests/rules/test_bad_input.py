@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from eligrad import rules
-from eligrad.rules import _checks as check
+from eligrad._base import array_checks as check
 
 T = 5
 ONES = np.ones(T, np.float32)

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from eligrad._damaged import DamagedFileError, DamagedFileWarning
-from eligrad._files import read_config
+from eligrad._base.errors import DamagedFileError, DamagedFileWarning
 from eligrad.agents import make_settings
 from eligrad.agents.registry import to_json
 from eligrad.analysis import load_episodes, load_runs
 from eligrad.runs import checkpoint
+from eligrad.runs.config import read_config
 from eligrad.runs.configuration import Configuration, Run
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import CHUNKS, EPISODES, Tables, from_bytes, to_bytes

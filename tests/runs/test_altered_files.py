@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eligrad._damaged import DamagedFileError, DamagedFileWarning
-from eligrad._files import read_json
+from eligrad._base.errors import DamagedFileError, DamagedFileWarning
+from eligrad._base.files import read_json
 from eligrad.analysis import load_runs
 from eligrad.runs.config import plan_in_file
 from eligrad.sweeps.store import Store

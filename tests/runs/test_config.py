@@ -6,9 +6,9 @@ import pickle
 
 import pytest
 
+from eligrad._base.errors import UnknownName
 from eligrad.agents import PRESETS, registry
 from eligrad.envs import make
-from eligrad.envs.names import UnknownName
 from eligrad.envs.registry import change_params
 from eligrad.runs import config as plan
 

@@ -17,9 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import eligrad
-from eligrad._base.files import checksum, write_json
-from eligrad._damaged import DamagedFileError, DamagedFileWarning
-from eligrad._files import sealed
+from eligrad._base.errors import DamagedFileError, DamagedFileWarning
+from eligrad._base.files import checksum, sealed, write_json
 from eligrad.analysis import load_episodes, load_runs
 from eligrad.engines import Online
 from eligrad.runs import checkpoint

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eligrad._damaged import DamagedFileError, DamagedFileWarning
+from eligrad._base.errors import DamagedFileError, DamagedFileWarning
 from eligrad.analysis import load_episodes, load_runs
 from eligrad.runs.checkpoint import DamagedCheckpointError
 from eligrad.runs.checksums import what_is_wrong, write_checksums

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eligrad.envs.names import UnknownName
+from eligrad._base.errors import UnknownName
 from eligrad.sweeps.paper import FIGURES, SCALES, figure_spec, is_about_speed
 from eligrad.sweeps.resolve import resolve
 

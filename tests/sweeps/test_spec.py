@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from eligrad.envs.names import UnknownName
+from eligrad._base.errors import UnknownName
 from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.spec import Draws, Spec, SpecError, Sweep, parse, read_spec
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from eligrad import normalize
-from eligrad._files import read_json
+from eligrad._base.files import read_json
 from eligrad.envs import Box, Discrete, Environment, Step, make
 from eligrad.envs.minatar.render import render
 from eligrad.envs.wrappers import TimeLimit

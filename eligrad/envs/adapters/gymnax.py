@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray, Shaped
 
+from eligrad._base.errors import UnknownName
+from eligrad._base.optional import import_optional
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.foreign import lenient_promotion
-from eligrad.envs.names import UnknownName
-from eligrad.envs.optional import import_optional
 from eligrad.envs.spaces import Box, Discrete, Space
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from eligrad.envs.optional import import_optional
+from eligrad._base.optional import import_optional
 
 import_optional("gymnasium", extra="gymnasium", purpose="eligrad.envs.adapters.to_gymnasium")
 

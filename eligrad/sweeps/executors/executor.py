@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, runtime_checkable
 
-from eligrad.envs.names import UnknownName
+from eligrad._base.errors import UnknownName
 from eligrad.sweeps.worker import Outcome, Task
 
 NAMES = ("local", "ray", "slurm")

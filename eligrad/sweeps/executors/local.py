@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from eligrad._machine import cores
+from eligrad._base.system import cores
 from eligrad.sweeps.store import Store
 from eligrad.sweeps.worker import Outcome, Task
 

@@ -6,7 +6,7 @@ import dataclasses
 import os
 from typing import Any
 
-from eligrad.envs.optional import import_optional
+from eligrad._base.optional import import_optional
 from eligrad.sweeps.worker import Outcome, Task, work_on_one_core
 
 

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from eligrad.envs.optional import import_optional
+from eligrad._base.optional import import_optional
 from eligrad.sweeps.worker import Outcome, Task, work_on_one_core
 
 WORKERS = 32

@@ -1,6 +1,6 @@
 """Gymnasium environments: any id, custom classes, and ready-made vector environments."""
 
-from eligrad.envs.optional import import_optional
+from eligrad._base.optional import import_optional
 
 import_optional("gymnasium", extra="gymnasium", purpose="eligrad.envs.adapters.gymnasium")
 

@@ -18,6 +18,8 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from jaxtyping import Shaped
 
+from eligrad._base.errors import UnknownName
+from eligrad._base.optional import import_optional, missing_package
 from eligrad.envs.adapters.gymnasium.encoding import NotData
 from eligrad.envs.adapters.gymnasium.snapshot import Snapshots, chain_of
 from eligrad.envs.adapters.gymnasium.spaces import (
@@ -26,8 +28,7 @@ from eligrad.envs.adapters.gymnasium.spaces import (
     convert_observation_space,
 )
 from eligrad.envs.host import HostCopies, HostEnvironment, HostTransition
-from eligrad.envs.names import UnknownName, import_module_of
-from eligrad.envs.optional import import_optional, missing_package
+from eligrad.envs.names import import_module_of
 from eligrad.envs.spaces import Discrete
 
 # Suites that must be imported before Gymnasium knows their ids: module and our extra.

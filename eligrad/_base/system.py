@@ -1,8 +1,16 @@
-"""What goes from one process to another."""
+"""The machine and its processes."""
 
 from __future__ import annotations
 
+import os
 import pickle
+
+
+def cores() -> int:
+    """How many this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def picklable(error: Exception) -> Exception:

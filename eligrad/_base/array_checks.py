@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Shaped
 
-from eligrad._names import did_you_mean
+from eligrad._base.errors import did_you_mean
+
+Number = int | float | Shaped[Array, ""]
+
+Leaf = Any
+"""A number in a settings pytree: a batch of them inside `vmap`'s arguments, and whatever a
+transformation puts in its place meanwhile."""
 
 
 def real(name: str, value: Any) -> Array:
@@ -145,3 +151,13 @@ def same_structure(name: str, tree: Any, like_name: str, like: Any) -> None:
                 f"{name}{leaf} has shape {jnp.shape(a)}; that of {like_name}{leaf} is needed: "
                 f"{jnp.shape(b)}"
             )
+
+
+def check_number(name: str, value: Number, holds: Callable[[float], bool], accepted: str) -> None:
+    """Raises ValueError unless `holds(value)`; a traced value has no value yet, and passes."""
+    try:
+        number = float(value)
+    except jax.errors.ConcretizationTypeError:
+        return
+    if not holds(number):
+        raise ValueError(f"{name} is {number}; {accepted} is accepted")
