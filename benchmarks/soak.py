@@ -117,10 +117,10 @@ def _weighted(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.n
     return mean, np.average(np.square(values - mean), axis=0, weights=weights)
 
 
-def worst_error(perception: Any, episodes: int, gamma: float) -> float:
+def worst_error(normalizer: Any, episodes: int, gamma: float) -> float:
     """Of all means, as shares of a deviation, and of all variances, as shares of themselves."""
     errors = []
-    ours = {"observations": perception.observations, "rewards": perception.rewards.stats}
+    ours = {"observations": normalizer.observations, "rewards": normalizer.rewards.stats}
     for name, (mean, variance) in exact_statistics(episodes, gamma).items():
         stats = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), ours[name])
         errors.append(np.abs(stats.mean + stats.mean_rest - mean) / np.sqrt(variance))
@@ -157,7 +157,7 @@ def train_and_judge(steps: int, folder: Path) -> None:
         assert np.isfinite(leaf).all(), "a number of the agent is none"
     assert result.summary["diverged"] == 0
     print(resident())
-    print(worst_error(state.perception, steps // LENGTH, float(agent.config.gamma)))
+    print(worst_error(state.normalizer, steps // LENGTH, float(agent.config.gamma)))
 
 
 _WITH_SMALL_PAGES = """
@@ -251,7 +251,7 @@ def live_online(calls: int) -> None:
         print(resident(), flush=True)
     gamma = float(online.agent.config.gamma)
     print(resident())
-    print(worst_error(online.state.perception, episodes, gamma))
+    print(worst_error(online.state.normalizer, episodes, gamma))
 
 
 def watch_online(calls: int, tell: Callable[[str], None] = print) -> Life:

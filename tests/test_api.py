@@ -75,11 +75,11 @@ def test_learning_twice_or_from_a_file_is_learning_once(tmp_path):
 
 def test_prediction_passes_on_the_state_and_leaves_statistics_alone(trained):
     agent = trained
-    before = agent.session.engine.state.agent.perception
+    before = agent.session.engine.state.agent.normalizer
     observation = np.array([0.5, -1.0, 0.1, 2.0], np.float32)
     action, passed_on = agent.predict(observation, state="anything")
     assert passed_on == "anything"
-    after = agent.session.engine.state.agent.perception
+    after = agent.session.engine.state.agent.normalizer
     np.testing.assert_array_equal(before.observations.mean, after.observations.mean)
     assert action in (0, 1)
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from eligrad import rules
@@ -154,3 +155,73 @@ def rule_options(settings: HSettings, network: Network, theta: PyTree) -> dict[s
     if settings.regularize == "head":
         options["head"] = network.head if settings.h == "network" else lambda theta: theta
     return options
+
+
+_SAMPLE = 256
+"""Of a large array of parameters every so many entries count in `correction_share`."""
+
+
+def correction_share(delta: Float[Array, ""], z_w: PyTree, update_w: PyTree) -> Float[Array, ""]:
+    """How large the gradient correction is beside the semi-gradient step: |δ z_w - Δw| / |δ z_w|.
+
+    It is 0 where the update is that of TD(λ), and NaN where there is no step at all. Of large
+    arrays a sample of rows counts, each as many times as rows it stands for: all of them would
+    cost a third of a step.
+    """
+
+    def squares(leaf: Array) -> Float[Array, ""]:
+        every = _SAMPLE if leaf.ndim and leaf.shape[0] >= 4 * _SAMPLE else 1
+        part = leaf[::every]
+        return jnp.sum(jnp.square(part)) * (leaf.size / part.size)
+
+    trace = jax.tree.map(lambda z: squares(delta * z), z_w)
+    gap = jax.tree.map(lambda z, u: squares(delta * z - u), z_w, update_w)
+    return jnp.sqrt(sum(jax.tree.leaves(gap)) / sum(jax.tree.leaves(trace)))
+
+
+def health(
+    h: Float[np.ndarray, "runs steps"], error: Float[np.ndarray, "runs steps"]
+) -> dict[str, Float[np.ndarray, "runs"]]:
+    """Whether h is alive: its size, alone and against the errors, and its correlation with them.
+
+    h estimates the expected error, so that a correlation near 0 or a vanishing size mean that the
+    correction does nothing. The correlation is NaN where either does not vary.
+    """
+    h, error = h.astype(np.float64), error.astype(np.float64)
+    with np.errstate(all="ignore"):
+        size, of_error = np.abs(h).mean(axis=1), np.abs(error).mean(axis=1)
+        centred = [each - each.mean(axis=1, keepdims=True) for each in (h, error)]
+        product, of_h, of_errors = (
+            np.mean(centred[a] * centred[b], axis=1) for a, b in ((0, 1), (0, 0), (1, 1))
+        )
+        correlation = product / np.sqrt(of_h * of_errors)
+        return {
+            "mean_abs_h": size,
+            "h_to_td_error": size / of_error,
+            "h_td_error_correlation": correlation,
+        }
+
+
+def typical(shares: Float[np.ndarray, "runs steps"]) -> Float[np.ndarray, "runs"]:
+    """The median of the steps that have a share; NaN where none has."""
+    known = (row[np.isfinite(row)] for row in shares)
+    return np.array([np.median(row) if row.size else np.nan for row in known])
+
+
+INACTIVE = 0.01
+"""A correction whose share of the update is below this does nothing."""
+
+
+def remarks(settings: HSettings, columns: dict[str, np.ndarray]) -> list[str]:
+    """Says so where the correction is inactive at the end of a run."""
+    if "correction_share" not in columns:
+        return []
+    inactive = int(np.sum(columns["correction_share"] < INACTIVE))
+    if not inactive:
+        return []
+    ratio = float(np.nanmedian(columns["h_to_td_error"]))
+    return [
+        f"the gradient correction is inactive in {inactive} of {len(columns['correction_share'])} "
+        f"runs: |h| is {ratio:.1g} of |TD error|, and the update is that of TD(λ) "
+        f'(regularize is {settings.regularize!r}; "output" keeps h alive)'
+    ]

@@ -1,6 +1,6 @@
 """Proximal policy optimisation (Schulman et al., 2017), as the field runs it.
 
-An actor and a critic of their own networks learn from rollouts: `act` chooses, `perceive` takes in
+An actor and a critic of their own networks learn from rollouts: `act` chooses, `normalize` takes in
 what the world answers, and `learn` improves both over several epochs of minibatches. All are pure
 functions of one pytree of a state. `gradient_ppo.py` is this agent with another critic.
 """
@@ -32,7 +32,7 @@ from eligrad.agents.protocol import (
     RolloutAgent,
     Transition,
 )
-from eligrad.agents.streaming import Perception, Seen
+from eligrad.agents.streaming import NormalizedTransition, Normalizer
 from eligrad.envs.spaces import Discrete
 
 STATIC = {"static": True}
@@ -126,7 +126,7 @@ class PPOState(NamedTuple):
 
     networks: Networks
     optimizers: Networks
-    perception: Perception
+    normalizer: Normalizer
     observation: Float[Array, "envs ..."]
     """The present observations, normalised."""
     step: Int[Array, ""]
@@ -146,7 +146,7 @@ class Batch(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class ActorCritic(RolloutAgent):
-    """All of the agent but the critic's loss: pure `init`, `act`, `perceive` and `learn`."""
+    """All of the agent but the critic's loss: pure `init`, `act`, `normalize` and `learn`."""
 
     progress_metrics = ("approximate_kl", "explained_variance")
 
@@ -165,7 +165,7 @@ class ActorCritic(RolloutAgent):
         return PPOState(
             networks=networks,
             optimizers=Networks(*(_optimizer.init(network) for network in networks)),
-            perception=Perception(stats, scale),
+            normalizer=Normalizer(stats, scale),
             observation=normalize.normalize(stats, observation, clip=OBSERVATION_CLIP),
             step=jnp.zeros((), jnp.int32),
         )
@@ -203,19 +203,21 @@ class ActorCritic(RolloutAgent):
         return self.policy.to_environment(self._policy_in(state, observation).sample(noise))
 
     def _policy_in(self, state: PPOState, observation: Shaped[Array, "..."]) -> Any:
-        stats = state.perception.observations
+        stats = state.normalizer.observations
         seen = normalize.normalize(stats, observation, clip=OBSERVATION_CLIP)
         return self.policy(state.networks.actor, seen)
 
-    def perceive(self, perception: Perception, transition: Transition) -> tuple[Perception, Seen]:
+    def normalize(
+        self, normalizer: Normalizer, transition: Transition
+    ) -> tuple[Normalizer, NormalizedTransition]:
         """Takes in what all environments answered; what is acted on is counted once."""
         ended = transition.terminated | transition.truncated
         rewards = normalize.update_reward_scale(
-            perception.rewards, transition.reward, ended, self.config.gamma
+            normalizer.rewards, transition.reward, ended, self.config.gamma
         )
-        stats = normalize.update_batch(perception.observations, transition.observation)
+        stats = normalize.update_batch(normalizer.observations, transition.observation)
         reward = normalize.scale_reward(rewards, transition.reward)
-        return Perception(stats, rewards), Seen(
+        return Normalizer(stats, rewards), NormalizedTransition(
             jnp.clip(reward, -REWARD_CLIP, REWARD_CLIP),
             normalize.normalize(stats, transition.next_observation, clip=OBSERVATION_CLIP),
             normalize.normalize(stats, transition.observation, clip=OBSERVATION_CLIP),
@@ -223,11 +225,11 @@ class ActorCritic(RolloutAgent):
 
     def interrupt(self, state: PPOState, observation: Shaped[Array, "envs ..."]) -> PPOState:
         """Goes on in other episodes, of which these are the first observations."""
-        stats = normalize.update_batch(state.perception.observations, observation)
-        rewards = state.perception.rewards
+        stats = normalize.update_batch(state.normalizer.observations, observation)
+        rewards = state.normalizer.rewards
         rewards = rewards._replace(trace=jnp.zeros_like(rewards.trace))
         return state._replace(
-            perception=Perception(stats, rewards),
+            normalizer=Normalizer(stats, rewards),
             observation=normalize.normalize(stats, observation, clip=OBSERVATION_CLIP),
         )
 
@@ -263,14 +265,14 @@ class ActorCritic(RolloutAgent):
 
         @jax.jit
         def along(networks: Networks, observations: Array) -> tuple[Array, Array | None]:
-            stats = state.perception.observations
+            stats = state.normalizer.observations
             seen = normalize.normalize(stats, observations, clip=OBSERVATION_CLIP)
             return self._values(networks.critic, seen, axes=1), self._h_along(networks, seen)
 
         values, h = jax.tree.map(
             lambda x: np.asarray(x, np.float64), along(state.networks, jnp.asarray(observations))
         )
-        scaled = normalize.scale_reward(state.perception.rewards, jnp.asarray(rewards, jnp.float32))
+        scaled = normalize.scale_reward(state.normalizer.rewards, jnp.asarray(rewards, jnp.float32))
         return Inspection(
             values=values[:-1],
             next_values=values[1:],
@@ -287,7 +289,7 @@ class ActorCritic(RolloutAgent):
     def learn(
         self, state: PPOState, rollout: Rollout, key: PRNGKeyArray
     ) -> tuple[PPOState, Metrics]:
-        """All epochs of one update; perception and observation are the caller's to renew."""
+        """All epochs of one update; normalizer and observation are the caller's to renew."""
         c = self.config
         batch = jax.tree.map(self._cut, self._assess(state.networks, rollout))
         units, together = c.rollout // c.unit, c.minibatch_size // c.unit

@@ -111,12 +111,16 @@ class Agent(ABC):
         with np.errstate(over="ignore", invalid="ignore"):
             return {name: values.mean(axis=1) for name, values in metrics.items()}
 
+    def remarks(self, columns: dict[str, np.ndarray]) -> list[str]:
+        """What a user should know of a run that ends with these columns; goes to its summary."""
+        del columns
+        return []
+
     def diverged(self, metrics: dict[str, np.ndarray]) -> Bool[np.ndarray, "runs times"]:
-        """Where runs show divergence: `td_error` beyond `DIVERGED`, or any metric NaN."""
-        wild = np.logical_or.reduce([np.isnan(values) for values in metrics.values()])
+        """Where runs show divergence: `td_error` beyond `DIVERGED`; without one, any metric NaN."""
         if "td_error" in metrics:
-            wild = wild | ~(np.abs(metrics["td_error"]) <= DIVERGED)
-        return wild
+            return ~(np.abs(metrics["td_error"]) <= DIVERGED)
+        return np.logical_or.reduce([np.isnan(values) for values in metrics.values()])
 
 
 class StreamingAgent(Agent):
@@ -147,7 +151,7 @@ class Rollout(NamedTuple):
 class RolloutAgent(Agent):
     """An agent that learns from rollouts of `config.rollout` steps in `config.num_envs` copies.
 
-    Its state is a NamedTuple with at least the fields `perception`, running statistics with a
+    Its state is a NamedTuple with at least the fields `normalizer`, running statistics with a
     reward trace for each copy, and `observation`, the present observations, normalised.
     `config.gamma` is the discount.
     """
@@ -167,12 +171,12 @@ class RolloutAgent(Agent):
         """Actions in all copies: as the policy sampled them, and as the environment takes them."""
 
     @abstractmethod
-    def perceive(self, perception: Any, transition: Transition) -> tuple[Any, Any]:
-        """Counts what all copies answered; returns the statistics, and it normalised."""
+    def normalize(self, normalizer: Any, transition: Transition) -> tuple[Any, Any]:
+        """Counts what all copies answered; returns the statistics, and a `NormalizedTransition`."""
 
     @abstractmethod
     def learn(self, state: Any, rollout: Rollout, key: PRNGKeyArray) -> tuple[Any, Metrics]:
-        """Learns from a rollout; the caller renews `perception` and `observation`."""
+        """Learns from a rollout; the caller renews `normalizer` and `observation`."""
 
 
 def observation_struct(agent: Agent, space: Any) -> jax.ShapeDtypeStruct:

@@ -30,13 +30,13 @@ from eligrad.agents.policies import over_batch
 from eligrad.agents.protocol import Inspection, Metrics, StreamingAgent, Transition
 from eligrad.agents.streaming import (
     Choice,
-    Perception,
-    Seen,
+    NormalizedTransition,
+    Normalizer,
     epsilon_greedy,
     epsilon_greedy_probabilities,
-    first_sight,
+    init_normalizer,
     linear_epsilon,
-    perceive,
+    normalize_transition,
 )
 
 _LAST_STEP = np.iinfo(np.int32).max
@@ -107,7 +107,7 @@ class QLambdaState(NamedTuple):
     traces: rules.Traces
     optimizer_w: Any
     optimizer_theta: Any
-    perception: Perception
+    normalizer: Normalizer
     observation: Float[Array, "..."]
     """The present observation, normalised."""
     action: Int[Array, ""]
@@ -119,7 +119,7 @@ class QLambdaState(NamedTuple):
     """Updates made; stays at 2^31 - 1 from there on."""
 
 
-AuxiliaryLoss = Callable[[PyTree, Float[Array, "..."], Seen], Float[Array, ""]]
+AuxiliaryLoss = Callable[[PyTree, Float[Array, "..."], NormalizedTransition], Float[Array, ""]]
 """From w, the observation acted on and what followed it to a scalar, minimised beside the rule."""
 
 
@@ -166,7 +166,7 @@ class QLambda(StreamingAgent):
         """The state at the first observation, before the first action."""
         self.config.check()
         key_w, key_theta = jax.random.split(key)
-        perception, seen = first_sight(observation)
+        normalizer, seen = init_normalizer(observation)
         sparsity = self.config.sparsity
         w = self.network.make_params(key_w, sparsity)
         theta: Any = None
@@ -179,7 +179,7 @@ class QLambda(StreamingAgent):
             traces=self._rule.init(w, theta),
             optimizer_w=optimizer_w.init(w),
             optimizer_theta=optimizer_theta.init(theta),
-            perception=perception,
+            normalizer=normalizer,
             observation=seen,
             action=jnp.zeros((), jnp.int32),
             greedy=jnp.zeros((), bool),
@@ -203,12 +203,12 @@ class QLambda(StreamingAgent):
 
     def interrupt(self, state: QLambdaState, observation: Array) -> QLambdaState:
         """Goes on in another episode, whose first observation this is: the traces end here."""
-        stats = normalize.update(state.perception.observations, observation)
-        rewards = state.perception.rewards
+        stats = normalize.update(state.normalizer.observations, observation)
+        rewards = state.normalizer.rewards
         rewards = rewards._replace(trace=jnp.zeros_like(rewards.trace))
         return state._replace(
             traces=state.traces._replace(discount=jnp.zeros_like(state.traces.discount)),
-            perception=Perception(stats, rewards),
+            normalizer=Normalizer(stats, rewards),
             observation=normalize.normalize(stats, observation),
             planned=jnp.zeros_like(state.planned),
         )
@@ -225,7 +225,7 @@ class QLambda(StreamingAgent):
         return epsilon_greedy(key, q, self.epsilon(state.step)).action
 
     def _values_of(self, state: QLambdaState, observation: Array) -> Float[Array, " actions"]:
-        seen = normalize.normalize(state.perception.observations, observation)
+        seen = normalize.normalize(state.normalizer.observations, observation)
         return self.network.apply(state.w, seen)
 
     def update(
@@ -235,8 +235,8 @@ class QLambda(StreamingAgent):
         c, rule = self.config, self._rule
         ended = transition.terminated | transition.truncated
         # The barrier keeps the compiler from normalising again for each of the uses that follow.
-        perception, seen = jax.lax.optimization_barrier(
-            perceive(state.perception, transition, c.gamma)
+        normalizer, seen = jax.lax.optimization_barrier(
+            normalize_transition(state.normalizer, transition, c.gamma)
         )
 
         evaluate = auxiliary.evaluation(c, self.network)
@@ -297,7 +297,7 @@ class QLambda(StreamingAgent):
             w=optax.apply_updates(state.w, moved_w),
             optimizer_w=optimizer_w,
             traces=traces,
-            perception=perception,
+            normalizer=normalizer,
             observation=seen.observation,
             planned=~ended,
             step=next_step,
@@ -320,10 +320,12 @@ class QLambda(StreamingAgent):
         metrics = {"td_error": delta, "value": value, "epsilon": self.epsilon(next_step)}
         if rule.has_auxiliary:
             metrics["h"] = of_h["h_tm1"]
+        if rule.has_auxiliary and rule.traces_w:
+            metrics["correction_share"] = auxiliary.correction_share(delta, traces.w, step.w)
         return state, metrics
 
     def report(self, metrics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The columns of a chunk: size of TD errors, mean value, ε at its end, size of h."""
+        """The columns of a chunk: TD errors, values, ε at its end, and the health of h."""
         size = np.abs(metrics["td_error"].astype(np.float64))
         with np.errstate(over="ignore", invalid="ignore"):
             columns = {
@@ -332,9 +334,15 @@ class QLambda(StreamingAgent):
                 "epsilon": metrics["epsilon"][:, -1],
                 "mean_value": metrics["value"].mean(axis=1),
             }
-            if "h" in metrics:
-                columns["mean_abs_h"] = np.abs(metrics["h"].astype(np.float64)).mean(axis=1)
+        if "h" in metrics:
+            columns |= auxiliary.health(metrics["h"], metrics["td_error"])
+        if "correction_share" in metrics:
+            columns["correction_share"] = auxiliary.typical(metrics["correction_share"])
         return columns
+
+    def remarks(self, columns: dict[str, np.ndarray]) -> list[str]:
+        """Whether the gradient correction was still active in the end."""
+        return auxiliary.remarks(self.config, columns)
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
         """Refuses continuous actions, and a network that does not fit."""
@@ -346,7 +354,7 @@ class QLambda(StreamingAgent):
         self, state: QLambdaState, observations: Any, actions: Any, rewards: Any
     ) -> Inspection:
         """Action values and h of the actions taken along an episode."""
-        stats, taken = state.perception.observations, actions[:, None].astype(np.int64)
+        stats, taken = state.normalizer.observations, actions[:, None].astype(np.int64)
 
         def along(function: Callable[..., Array], params: PyTree) -> np.ndarray:
             seen = normalize.normalize(stats, jnp.asarray(observations))
@@ -366,7 +374,7 @@ class QLambda(StreamingAgent):
         if state.theta is not None:
             h = along(auxiliary.whole(self.config, self.network), (state.w, state.theta))
             h = np.take_along_axis(h, taken, axis=1)[:-1, 0]
-        scaled = normalize.scale_reward(state.perception.rewards, jnp.asarray(rewards, jnp.float32))
+        scaled = normalize.scale_reward(state.normalizer.rewards, jnp.asarray(rewards, jnp.float32))
         return Inspection(
             values=of_taken[:-1],
             next_values=following[1:],

@@ -13,46 +13,46 @@ from eligrad._base.array_checks import Number
 from eligrad.agents.protocol import Transition
 
 
-class Perception(NamedTuple):
+class Normalizer(NamedTuple):
     """The statistics by which observations and rewards are normalised."""
 
     observations: normalize.RunningStats
     rewards: normalize.RewardScale
 
 
-class Seen(NamedTuple):
-    """A `Transition` as the agent sees it."""
+class NormalizedTransition(NamedTuple):
+    """A `Transition` with reward and observations normalised."""
 
     reward: Float[Array, ""]
     next_observation: Float[Array, "..."]
     observation: Float[Array, "..."]
 
 
-def first_sight(observation: Shaped[Array, "..."]) -> tuple[Perception, Float[Array, "..."]]:
+def init_normalizer(observation: Shaped[Array, "..."]) -> tuple[Normalizer, Float[Array, "..."]]:
     """Statistics that have seen one observation, and that observation normalised."""
     stats = normalize.update(normalize.init_stats(observation.shape), observation)
     seen = normalize.normalize(stats, observation)
-    return Perception(stats, normalize.init_reward_scale()), seen
+    return Normalizer(stats, normalize.init_reward_scale()), seen
 
 
-def perceive(
-    perception: Perception, transition: Transition, gamma: Number
-) -> tuple[Perception, Seen]:
-    """Takes in what happened: every observation counts once, before it is normalised."""
+def normalize_transition(
+    normalizer: Normalizer, transition: Transition, gamma: Number
+) -> tuple[Normalizer, NormalizedTransition]:
+    """Counts a transition, every observation once, and returns it normalised."""
     ended = transition.terminated | transition.truncated
-    rewards = normalize.update_reward_scale(perception.rewards, transition.reward, ended, gamma)
-    arrived = normalize.update(perception.observations, transition.next_observation)
+    rewards = normalize.update_reward_scale(normalizer.rewards, transition.reward, ended, gamma)
+    arrived = normalize.update(normalizer.observations, transition.next_observation)
     next_observation = normalize.normalize(arrived, transition.next_observation)
     # After an end a second observation came in, the first one of the next episode.
     restarted = normalize.update(arrived, transition.observation)
     stats = jax.tree.map(lambda a, b: jnp.where(ended, a, b), restarted, arrived)
     observation = normalize.normalize(stats, transition.observation)
-    seen = Seen(
+    seen = NormalizedTransition(
         reward=normalize.scale_reward(rewards, transition.reward),
         next_observation=next_observation,
         observation=observation,
     )
-    return Perception(stats, rewards), seen
+    return Normalizer(stats, rewards), seen
 
 
 def linear_epsilon(

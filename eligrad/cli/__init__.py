@@ -23,10 +23,10 @@ COMMANDS = {
     "two-stage": "sweep, choose one setting for all environments, train it on fresh seeds",
     "reproduce": "train what a figure of the paper shows: eligrad reproduce fig3 --scale smoke",
     "runs": "list, show, compare and remove runs: eligrad runs ls",
-    "report": "one page with curves, tables and configurations of many runs: eligrad report runs",
-    "play": "an episode as a film, with value, h and TD error under it: eligrad play RUN",
-    "watch": "look on while another process trains: eligrad watch RUN",
-    "compare": "say what two sets of runs allow one to claim: eligrad compare A B",
+    "report": "make one page of many runs: curves, tables, settings: eligrad report runs",
+    "play": "record a video of an episode, with value, h and TD error: eligrad play RUN",
+    "watch": "live view of a running training: eligrad watch RUN",
+    "compare": "compare two sets of runs, with tests and intervals: eligrad compare A B",
     "demo": "see TD(λ) diverge and gradient TD(λ) not, in under a minute",
 }
 """Each has its own --help, and a module of its name."""

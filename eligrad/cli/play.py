@@ -1,4 +1,4 @@
-"""`eligrad play`: an episode of a trained agent as a film, with what the agent thinks of it."""
+"""`eligrad play`: an episode of a trained agent as a video, with what the agent thinks of it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Play:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the film that the arguments ask for; returns the exit code."""
+    """Writes the video that the arguments ask for; returns the exit code."""
     command = tyro.cli(Play, prog="eligrad play", args=arguments)
     try:
         return _run(command)
@@ -55,10 +55,10 @@ def _run(command: Play) -> int:
         raise ValueError(f"--fps is {command.fps}; a number above 0 is accepted")
     # JAX is loaded here, and not for a mistyped option.
     from eligrad.engines.devices import keep_compiled_programs
-    from eligrad.training import video as film
+    from eligrad.training import video
     from eligrad.training.recording import record_episode
 
-    film.check_target(command.out)
+    video.check_target(command.out)
     import_typed(command.modules)
     keep_compiled_programs()
     recording = record_episode(
@@ -68,8 +68,8 @@ def _run(command: Play) -> int:
         greedy=not command.sampled,
         max_steps=command.max_steps,
     )
-    film.save(recording, command.out, command.fps)
+    video.save(recording, command.out, command.fps)
     total, end = recording.rewards.sum(), "ended" if recording.terminated else "cut off"
     print(f"{recording.title}: return {total:.4g} in {len(recording):,} steps, then {end}")
-    print(f"film: {command.out}")
+    print(f"video: {command.out}")
     return 0

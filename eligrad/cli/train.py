@@ -310,6 +310,7 @@ def _report(folder: Path) -> str:
         "",
         f"{rate:,.0f} steps/s, all seeds together; {summary['seconds']:.0f} s in all, about "
         f"{summary['startup_seconds']:.0f} s of them to compile" if rate else "no step taken",
+        *(f"note:  {remark}" for remark in summary.get("remarks", [])),
         f"run:   {folder}",
     ]  # fmt: skip
     if (folder / "curve.png").exists():

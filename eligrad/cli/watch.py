@@ -28,7 +28,7 @@ WIDEST, ROWS = 72, 9
 
 @dataclasses.dataclass(frozen=True)
 class Watch:
-    """Look on while another process trains: progress, learning curve, diagnostics, divergence.
+    """Live view of a running training: progress, learning curve, metrics, divergence.
 
     Metrics are written at checkpoints only, a twentieth of the steps apart, unless the run was
     begun with another --checkpoint-every. Ends with the run, or by Ctrl-C, which the run does not

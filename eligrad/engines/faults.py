@@ -1,4 +1,4 @@
-"""What can go wrong in a world, said for the person who has to mend it."""
+"""Errors of environments and of memory, in words for users."""
 
 from __future__ import annotations
 

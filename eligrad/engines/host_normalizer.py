@@ -1,4 +1,4 @@
-"""What `ActorCritic.perceive` does, for all runs at once and in NumPy's double precision.
+"""What `ActorCritic.normalize` does, for all runs at once and in NumPy's double precision.
 
 Between two steps of a simulator a call of a compiled program is dear (see `host_program`), and
 doubles need none of the care that float32 statistics take. Observations and rewards are one row
@@ -13,18 +13,18 @@ from jaxtyping import Array, Float32
 
 from eligrad import normalize
 from eligrad.agents.ppo import OBSERVATION_CLIP, REWARD_CLIP
-from eligrad.agents.streaming import Perception
+from eligrad.agents.streaming import Normalizer
 from eligrad.envs.host import HostTransition
 
 _Rows = Float32[np.ndarray, "runs envs entries"]
 _MOST_SAMPLES = np.iinfo(np.int32).max
 
 
-class HostPerception:
+class HostNormalizer:
     """The statistics of all runs, [runs, entries], while a rollout lasts."""
 
-    def __init__(self, perception: Perception, gamma: np.ndarray) -> None:
-        observations, rewards = perception
+    def __init__(self, normalizer: Normalizer, gamma: np.ndarray) -> None:
+        observations, rewards = normalizer
         runs, envs = rewards.trace.shape
         self._shape = observations.mean.shape[1:]
         size = int(np.prod(self._shape, dtype=int))
@@ -43,26 +43,26 @@ class HostPerception:
         self._row = np.empty((runs, envs, size + 1))
         self._copies = self._row.reshape(runs * envs, size + 1)
 
-    def perceive(self, world: HostTransition, row: _Rows) -> _Rows | None:
+    def normalize(self, reached: HostTransition, row: _Rows) -> _Rows | None:
         """Takes in what the copies answered, and writes what to act on and the reward to `row`.
 
         Where an episode ended, returns the same with the observations that the actions led to.
         """
-        ended = world.terminated | world.truncated
+        ended = reached.terminated | reached.truncated
         some_ended = np.count_nonzero(ended) > 0
         self._trace *= self._gamma
         if some_ended:
             self._trace[ended] = 0.0
-        self._trace += world.reward
-        self._copies[:, :-1] = world.observation.reshape(len(ended), -1)
+        self._trace += reached.reward
+        self._copies[:, :-1] = reached.observation.reshape(len(ended), -1)
         self._copies[:, -1] = self._trace
         deviation = self._count()
-        self._write(row, world.reward, deviation)
+        self._write(row, reached.reward, deviation)
         if not some_ended:
             return None
-        self._copies[:, :-1] = world.next_observation.reshape(len(ended), -1)
+        self._copies[:, :-1] = reached.next_observation.reshape(len(ended), -1)
         following = np.empty_like(row)
-        self._write(following, world.reward, deviation)
+        self._write(following, reached.reward, deviation)
         # The clip would turn an infinity into a number, and the fault would not be seen.
         following[~np.isfinite(self._row)] = np.nan
         return following
@@ -102,7 +102,7 @@ class HostPerception:
         """Those of many rows."""
         return rows[..., :-1].reshape(*rows.shape[:-1], *self._shape)
 
-    def state(self) -> Perception:
+    def state(self) -> Normalizer:
         """The statistics as an agent has them."""
         samples = np.minimum(self._samples, _MOST_SAMPLES).astype(np.int32)
         variance = self._squares / self._samples
@@ -115,7 +115,7 @@ class HostPerception:
             for place, part, shape in ((0, slice(0, -1), self._shape), (-1, -1, ()))
         )
         trace = self._trace.reshape(self._row.shape[:2]).astype(np.float32)
-        return Perception(observations, normalize.RewardScale(jnp.asarray(trace), rewards))
+        return Normalizer(observations, normalize.RewardScale(jnp.asarray(trace), rewards))
 
 
 def _double(number: Array, rest: Array) -> np.ndarray:

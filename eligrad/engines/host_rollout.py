@@ -19,7 +19,7 @@ from eligrad.agents.protocol import Rollout, RolloutAgent
 from eligrad.engines.episodes import Record, count_steps
 from eligrad.engines.faults import step_failed
 from eligrad.engines.host import first_state
-from eligrad.engines.host_normalizer import HostPerception
+from eligrad.engines.host_normalizer import HostNormalizer
 from eligrad.engines.numpy_program import Untranslatable, translate
 from eligrad.engines.rollout import rollout_keys
 from eligrad.engines.sharding import for_each_run, here
@@ -86,7 +86,7 @@ class HostRollouts(HostEngine):
         collected = self._collect(np.asarray(noise))
         ended = time.perf_counter()
         agent, metrics = self._learn(
-            self.agents, state.agent, collected.perception, collected.observation,
+            self.agents, state.agent, collected.normalizer, collected.observation,
             collected.rollout, learn_keys,
         )  # fmt: skip
         metrics = {name: np.asarray(value) for name, value in metrics.items()}
@@ -98,7 +98,7 @@ class HostRollouts(HostEngine):
         """Acts for the length of a rollout."""
         agent = self._state.agent
         policy = self._policy(self._agent.actor(agent))
-        perception = HostPerception(agent.perception, np.asarray(self.agents.config.gamma))
+        normalizer = HostNormalizer(agent.normalizer, np.asarray(self.agents.config.gamma))
         copies = (self.count, self._envs)
         first = np.asarray(agent.observation).reshape(*copies, -1)
         # Row t has the observation at time t, and the reward that came with it.
@@ -110,14 +110,14 @@ class HostRollouts(HostEngine):
         actions = []
         with np.errstate(all="ignore"):  # whatever is no number is found in the end
             for t in range(self._time):
-                action, sent = policy(perception.observations(rows[t]), noise[:, t])
+                action, sent = policy(normalizer.observations(rows[t]), noise[:, t])
                 actions.append(action)
                 reached = self._step(sent.reshape(-1, *sent.shape[2:]), t)
-                following = perception.perceive(reached, rows[t + 1])
+                following = normalizer.normalize(reached, rows[t + 1])
                 if following is not None:
                     led_elsewhere[t] = following
                 reward[t], terminated[t], truncated[t] = reached[1:4]
-        observations = perception.observations(rows)
+        observations = normalizer.observations(rows)
         followings = rows[1:].copy()
         for t, following in led_elsewhere.items():
             followings[t] = following
@@ -125,7 +125,7 @@ class HostRollouts(HostEngine):
         ended = terminated | truncated
         terminated, truncated = self._over_time(terminated), self._over_time(truncated)
         return Collected(
-            perception=perception.state(),
+            normalizer=normalizer.state(),
             observation=observations[-1],
             rollout=Rollout(
                 observation=jnp.asarray(_runs_first(observations[:-1])),
@@ -133,7 +133,7 @@ class HostRollouts(HostEngine):
                 reward=jnp.asarray(_runs_first(rows[1:, ..., -1])),
                 terminated=jnp.asarray(terminated),
                 truncated=jnp.asarray(truncated & ~terminated),
-                next_observation=jnp.asarray(_runs_first(perception.observations(followings))),
+                next_observation=jnp.asarray(_runs_first(normalizer.observations(followings))),
             ),
             reward=reward.astype(np.float32),
             ended=ended,
@@ -204,7 +204,7 @@ class HostRollouts(HostEngine):
 class Collected(NamedTuple):
     """A rollout of all runs, [runs, time, envs, …], and what they have then."""
 
-    perception: Any
+    normalizer: Any
     observation: np.ndarray
     """The present one, normalised: [runs, envs, …]."""
     rollout: Rollout
@@ -245,13 +245,13 @@ def _policy_of(agent: RolloutAgent, state: Any, envs: int) -> Callable[[Any], Ac
 def _learn(
     agent: RolloutAgent,
     state: Any,
-    perception: Any,
+    normalizer: Any,
     observation: Array,
     rollout: Rollout,
     key: PRNGKeyArray,
 ) -> tuple[Any, Any]:
     """One update, and what was perceived since the last."""
-    state = state._replace(perception=perception, observation=observation)
+    state = state._replace(normalizer=normalizer, observation=observation)
     return agent.learn(state, rollout, key)
 
 

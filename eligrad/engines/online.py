@@ -5,7 +5,7 @@ For a robot, a socket or a sensor: whatever hands over an observation and waits 
     agent = Online(QLambda(config, network), seed=0)
     action = agent.observe(first_observation)
     while True:
-        observation, reward, terminated, truncated = world(action)
+        observation, reward, terminated, truncated = device(action)
         action = agent.observe(observation, reward, terminated, truncated)
 
 After an end the action returned is None, and the next call hands over the first observation of

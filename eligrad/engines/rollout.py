@@ -104,7 +104,7 @@ def _collect(
             next_observation=reached.next_observation,
             observation=reached.observation,
         )
-        perception, seen = agent.perceive(state.agent.perception, transition)
+        normalizer, seen = agent.normalize(state.agent.normalizer, transition)
         ended = reached.terminated | reached.truncated
         episode, onward = count_step(
             state.episode_return, state.episode_length, reached.reward, ended
@@ -123,7 +123,7 @@ def _collect(
             seen.next_observation,
         )
         state = state._replace(
-            agent=state.agent._replace(perception=perception, observation=seen.observation),
+            agent=state.agent._replace(normalizer=normalizer, observation=seen.observation),
             env=reached.state,
             step=number,
             episode_return=onward[0],

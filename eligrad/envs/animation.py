@@ -31,20 +31,20 @@ def save_gif(
 
 
 def save_mp4(path: str | Path, frames: Frames | Iterable[Frame], fps: float = 15.0) -> None:
-    """Writes a film of RGB frames; needs the package imageio-ffmpeg."""
+    """Writes a video of RGB frames; needs the package imageio-ffmpeg."""
     ffmpeg = import_ffmpeg()
     first, others = _split(frames, fps)
     height, width = first.shape[:2]
     # H.264 halves the resolution of colour, so that both sides must be even.
-    film = ffmpeg.write_frames(str(path), (width, height), fps=fps, macro_block_size=2)
-    film.send(None)
+    video = ffmpeg.write_frames(str(path), (width, height), fps=fps, macro_block_size=2)
+    video.send(None)
     for frame in itertools.chain([first], others):
-        film.send(np.ascontiguousarray(frame))
-    film.close()
+        video.send(np.ascontiguousarray(frame))
+    video.close()
 
 
 def import_ffmpeg() -> ModuleType:
-    """The package that writes films; ImportError says how to get it."""
+    """The package that writes videos; ImportError says how to get it."""
     try:
         return importlib.import_module("imageio_ffmpeg")
     except ModuleNotFoundError as error:

@@ -23,7 +23,7 @@ import numpy as np
 from eligrad._base.errors import DamagedFileError
 from eligrad._base.files import regular_size, replacing
 
-FORMAT = 2
+FORMAT = 3
 """Version of the layout; a file with a higher one comes from a later eligrad."""
 
 _HEADER = "header.json"
@@ -102,7 +102,15 @@ def _from_1(about: dict[str, Any]) -> None:
     about["header"].setdefault("metrics", {})
 
 
-_MIGRATIONS: dict[int, Callable[[dict[str, Any]], None]] = {1: _from_1}
+def _from_2(about: dict[str, Any]) -> None:
+    """The statistics of agents were called perception."""
+    about["members"] = {
+        re.sub(r"(^|/)perception(/|$)", r"\1normalizer\2", name): name for name in about["leaves"]
+    }
+    about["leaves"] = {name: about["leaves"][old] for name, old in about["members"].items()}
+
+
+_MIGRATIONS: dict[int, Callable[[dict[str, Any]], None]] = {1: _from_1, 2: _from_2}
 """For each earlier format, what makes the `about` of a file that of the next one."""
 
 
@@ -158,7 +166,8 @@ class Reader:
     def array(self, name: str, largest: int = LARGEST_BYTES) -> np.ndarray:
         """One leaf as it is in the file, if it has no more bytes than `largest`."""
         try:
-            return _read_npy(self._member(f"{name}.npy", largest + _NPY_LARGEST_HEADER))
+            member = self.about.get("members", {}).get(name, name)
+            return _read_npy(self._member(f"{member}.npy", largest + _NPY_LARGEST_HEADER))
         except CheckpointError:
             raise
         except _DAMAGE as error:

@@ -73,10 +73,10 @@ def _episode(
         number, _, env_state, observation, total = carry
         act_key, env_key = jax.random.split(jax.random.fold_in(key, number))
         action = choose(agent, state, observation, act_key, greedy)
-        world = step_autoreset(env, env_key, env_state, action, params)
-        ended = world.terminated | world.truncated
-        total = total + world.reward.astype(jnp.float32)
-        return number + 1, ended, world.state, world.observation, total
+        reached = step_autoreset(env, env_key, env_state, action, params)
+        ended = reached.terminated | reached.truncated
+        total = total + reached.reward.astype(jnp.float32)
+        return number + 1, ended, reached.state, reached.observation, total
 
     def goes_on(carry: Any) -> Array:
         return ~carry[1] & (carry[0] <= max_steps)
@@ -113,9 +113,11 @@ def _in_gymnasium(
             while any(not left[run] and len(returns[run]) < episodes for run in range(runs)):
                 number += 1
                 keys = jax.random.split(jax.random.fold_in(key, number), runs)
-                world = copies.step(np.asarray(act(agents, states, jnp.asarray(observation), keys)))
-                observation, total, length = world.observation, total + world.reward, length + 1
-                ended = world.terminated | world.truncated
+                reached = copies.step(
+                    np.asarray(act(agents, states, jnp.asarray(observation), keys))
+                )
+                observation, total, length = reached.observation, total + reached.reward, length + 1
+                ended = reached.terminated | reached.truncated
                 over = ~left & (ended | (length == max_steps))
                 for run in np.flatnonzero(over):
                     returns[run].append(float(total[run]))

@@ -76,7 +76,7 @@ def record_episode(
 ) -> Recording:
     """An episode of one agent of a run folder, or of a file that an agent was saved to.
 
-    `seed` is the one it was trained with, or "best". `episode` is the world's chance: the same
+    `seed` is the one it was trained with, or "best". `episode` seeds the environment: the same
     number gives the same episode. Actions are the best ones, or with `greedy=False` drawn as in
     training.
     """
@@ -113,27 +113,27 @@ def record(
     if not 0 <= episode < 2**31:
         raise ValueError(f"episode is {episode}; a number from 0 to 2³¹ - 1 is accepted")
     if isinstance(env, HostEnvironment):
-        world: _World = _HostWorld(env, episode)
+        playing: _Episode = _HostEpisode(env, episode)
     else:
-        world = _JaxWorld(env, params, episode)
+        playing = _JaxEpisode(env, params, episode)
     act = jax.jit(functools.partial(choose, greedy=greedy))
     try:
-        observations, frames = [world.reset()], [world.frame()]
+        observations, frames = [playing.reset()], [playing.frame()]
         actions, rewards = [], list[float]()
         terminated = truncated = False
         while True:
             # One more action than is taken: SARSA bootstraps from it.
-            key = world.act_key(len(rewards) + 1)
+            key = playing.act_key(len(rewards) + 1)
             actions.append(np.asarray(act(agent, state, jnp.asarray(observations[-1]), key)))
             if terminated or truncated or len(rewards) == max_steps:
                 break
-            reached = world.step(len(rewards) + 1, actions[-1])
+            reached = playing.step(len(rewards) + 1, actions[-1])
             terminated, truncated = reached.terminated, reached.truncated
             rewards.append(reached.reward)
             observations.append(reached.observation)
-            frames.append(world.frame())
+            frames.append(playing.frame())
     finally:
-        world.close()
+        playing.close()
     seen, taken, got = np.stack(observations), np.stack(actions), np.array(rewards)
     recording = Recording(
         title=title or env.name,
@@ -178,7 +178,7 @@ class _Reached(NamedTuple):
     truncated: bool
 
 
-class _World(ABC):
+class _Episode(ABC):
     """An episode under way. Random numbers are those of `evaluate`; steps count from 1."""
 
     @abstractmethod
@@ -197,7 +197,7 @@ class _World(ABC):
     def close(self) -> None: ...
 
 
-class _JaxWorld(_World):
+class _JaxEpisode(_Episode):
     def __init__(self, env: Environment, params: Any, episode: int) -> None:
         self._env, self._params = env, env.default_params() if params is None else params
         self._key = jax.random.split(jax.random.key(episode), 1)[0]
@@ -214,11 +214,11 @@ class _JaxWorld(_World):
 
     def step(self, number: int, action: np.ndarray) -> _Reached:
         key = self._keys(number)[1]
-        world = self._step(key, self._state, jnp.asarray(action), self._params)
+        reached = self._step(key, self._state, jnp.asarray(action), self._params)
         # The one that the action led to: after an end the picture is of that, and no step follows.
-        self._state, observation = world.next_state, np.asarray(world.next_observation)
+        self._state, observation = reached.next_state, np.asarray(reached.next_observation)
         return _Reached(
-            observation, float(world.reward), bool(world.terminated), bool(world.truncated)
+            observation, float(reached.reward), bool(reached.terminated), bool(reached.truncated)
         )
 
     def frame(self) -> np.ndarray:
@@ -229,7 +229,7 @@ class _JaxWorld(_World):
         pass
 
 
-class _HostWorld(_World):
+class _HostEpisode(_Episode):
     def __init__(self, env: HostEnvironment, episode: int) -> None:
         self._name = env.name
         self._copies = env.open(1)
@@ -246,10 +246,12 @@ class _HostWorld(_World):
 
     def step(self, number: int, action: np.ndarray) -> _Reached:
         del number
-        world = self._copies.step(action[None])
-        terminated, truncated = bool(world.terminated[0]), bool(world.truncated[0])
+        reached = self._copies.step(action[None])
+        terminated, truncated = bool(reached.terminated[0]), bool(reached.truncated[0])
         self._ended = terminated or truncated
-        return _Reached(world.next_observation[0], float(world.reward[0]), terminated, truncated)
+        return _Reached(
+            reached.next_observation[0], float(reached.reward[0]), terminated, truncated
+        )
 
     def frame(self) -> np.ndarray:
         if self._ended and self._frame is not None:

@@ -82,17 +82,17 @@ def prepare(
     check_sinks(sinks, None if out is None else Path(out))
     steps = whole_number("steps", steps)
     each = each_seed(seeds)
-    world = as_environment(env, max_episode_steps)
+    environment = as_environment(env, max_episode_steps)
     if isinstance(agent, str):
         config = registry.make_settings(agent, settings, runs=len(each), steps=steps)
-        made = registry.build(agent, config, world, network)
+        made = registry.build(agent, config, environment, network)
     elif settings or network is not None:
         given = sorted(settings) + (["network"] if network is not None else [])
         raise ValueError(f"{given} go with an agent's name; set them in the agent")
     else:
         made, config = agent, agent.config
         config.check()
-        registry.check_fit(made, world)
+        registry.check_fit(made, environment)
     rollout = rollout_of(config)
     steps = whole_rollouts(steps, rollout)
     if chunk is not None:
@@ -113,8 +113,8 @@ def prepare(
         checkpoint_every=checkpoint_every or checkpoint_every_for(steps, chunk),
     )
     folder = None if out is None else RunFolder.create(Path(out))
-    engine = build_engine(plan, made, world, processes)
-    return Session(plan, made, world, engine, folder, progress, sinks, callbacks)
+    engine = build_engine(plan, made, environment, processes)
+    return Session(plan, made, environment, engine, folder, progress, sinks, callbacks)
 
 
 def _run_to_the_end(prepare: Callable[Arguments, Session]) -> Callable[Arguments, Result]:
@@ -170,9 +170,9 @@ def resume(
         if (name is None) != (given is not None):
             how = "made by hand: pass it again" if name is None else f"{name!r}: pass no other"
             raise ValueError(f"the {what} of {folder.path} was {how}")
-    world = environment_of(plan, folder.path, env)
-    made = registry.build(str(plan.agent), plan.settings, world) if agent is None else agent
-    engine = build_engine(plan, made, world, processes)
-    session = Session(plan, made, world, engine, folder, progress, sinks, callbacks)
+    environment = environment_of(plan, folder.path, env)
+    made = registry.build(str(plan.agent), plan.settings, environment) if agent is None else agent
+    engine = build_engine(plan, made, environment, processes)
+    session = Session(plan, made, environment, engine, folder, progress, sinks, callbacks)
     with contextlib.closing(session):
         return session.run()

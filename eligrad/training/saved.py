@@ -35,7 +35,7 @@ Which = int | Literal["best"]
 
 @dataclasses.dataclass(frozen=True)
 class Saved:
-    """One agent as it was saved, and the world it was trained in."""
+    """One agent as it was saved, and the environment it was trained in."""
 
     agent: Agent
     state: Any
@@ -165,12 +165,12 @@ def load(path: str | Path, *, agent: Agent | None = None, env: Any = None) -> Se
     """
     path = Path(path)
     plan = read_plan(path)
-    world = environment_of(plan, path, env)
+    environment = environment_of(plan, path, env)
     if agent is None:
         if plan.agent is None:
             raise ValueError(f"the agent of {path} was made by hand: pass agent= again")
-        agent = registry.build(plan.agent, plan.settings, world)
-    session = Session(plan, agent, world, build_engine(plan, agent, world))
+        agent = registry.build(plan.agent, plan.settings, environment)
+    session = Session(plan, agent, environment, build_engine(plan, agent, environment))
     if path.is_dir():
         folder = RunFolder(path)
         found = folder.newest(session.engine.state)

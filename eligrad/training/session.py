@@ -77,6 +77,7 @@ class Session:
         self.restored = False
         self.seconds: list[float] = []
         self.step, self.saved_step = 0, 0
+        self.columns: dict[str, np.ndarray] = {}
         self.saved, self.unsaved = list[Tables](), list[Tables]()
 
     @property
@@ -169,6 +170,7 @@ class Session:
         metrics = {name: np.asarray(values) for name, values in record.metrics.items()}
         columns, diverged = self.agent.report(metrics), self.agent.diverged(metrics)
         tables = tables_of_chunk(record, columns, diverged, self.plan.seeds, begun_at, seconds)
+        self.columns = columns
         self.unsaved.append(tables)
         self.sinks.write(tables, self.step)
         shown = {name: float(np.mean(columns[name])) for name in self.agent.progress_metrics}
@@ -206,6 +208,7 @@ class Session:
         summary = summarise(tables, self.plan.seeds, self.step) | {
             "title": self.title,
             "finished": self.step == self.plan.steps,
+            "remarks": self.agent.remarks(self.columns) if self.columns else [],
             "startup_seconds": self._startup_seconds(),
         }
         result = Result(

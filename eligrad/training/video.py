@@ -1,4 +1,4 @@
-"""A recorded episode as a film: each frame above a chart of what the agent thinks of it.
+"""A recorded episode as a video: each frame above a chart of what the agent thinks of it.
 
 The chart is drawn once. A frame then costs only what differs: the picture, a few numbers, the
 cursor, and the future, which is pale.
@@ -29,7 +29,7 @@ SUFFIXES = (".gif", ".mp4")
 
 WIDTH = 560
 PICTURE = 300
-"""The square that a picture of the world is fitted into."""
+"""The square that a picture of the environment is fitted into."""
 MARGIN = 16
 PANEL = 92
 """Height of one part of the chart."""
@@ -70,23 +70,23 @@ def check_target(path: Path) -> None:
 
 
 def compose(recording: Recording) -> Iterator[UInt8[np.ndarray, "height width 3"]]:
-    """The frames of the film, one by one: T + 1 of them for T steps."""
-    film = _Film(recording)
+    """The frames of the video, one by one: T + 1 of them for T steps."""
+    video = _Video(recording)
     for step in range(len(recording) + 1):
-        yield film.frame(step)
+        yield video.frame(step)
 
 
 def _with_one_palette(recording: Recording) -> Iterator[Image.Image]:
     """Frames in the same 256 colours: what does not move stays the same, and the file small."""
-    film, last = _Film(recording), len(recording)
-    sample = [film.frame(step) for step in sorted({0, last // 3, 2 * last // 3, last})]
+    video, last = _Video(recording), len(recording)
+    sample = [video.frame(step) for step in sorted({0, last // 3, 2 * last // 3, last})]
     palette = Image.fromarray(np.concatenate(sample)).quantize(256)
     colours = np.array(palette.getpalette(), np.uint8).reshape(-1, 3)
     # Averaged with what is nearly white, the paper would be grey.
     colours[colours.min(axis=1) > 240] = 255
     palette.putpalette(colours.tobytes())
     for step in range(last + 1):
-        frame = Image.fromarray(film.frame(step))
+        frame = Image.fromarray(video.frame(step))
         yield frame.quantize(palette=palette, dither=Image.Dither.NONE)
 
 
@@ -105,7 +105,7 @@ class _Panel:
         return float(self.shown[place]) if 0 <= place < len(self.shown) else None
 
 
-class _Film:
+class _Video:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._returns = np.concatenate([[0.0], np.cumsum(recording.rewards)])
@@ -120,7 +120,7 @@ class _Film:
         }
 
     def frame(self, step: int) -> UInt8[np.ndarray, "height width 3"]:
-        """The film at one step."""
+        """The video at one step."""
         chart = self._chart.copy()
         after = self._place(0, step, 0.0)[0] + 1
         for top, bottom, right in self._boxes:

@@ -98,7 +98,7 @@ def run_library(config, net, recording):
         transition, act_key, update_key = inputs
         state, action = agent.act(state, act_key)
         state, metrics = agent.update(state, transition, update_key)
-        seen, rewards, z = state.perception.observations, state.perception.rewards, state.traces
+        seen, rewards, z = state.normalizer.observations, state.normalizer.rewards, state.traces
         alive = [t for t in ([z.w] if z.w is not None else []) + [z.h, z.theta] if t is not None]
         return state, Trajectory(
             w=flat(state.w),

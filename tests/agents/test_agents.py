@@ -254,7 +254,7 @@ def test_an_episode_is_inspected_with_the_h_of_the_features():
     agent = QLambda(dataclasses.replace(BASE, h="features"), NET)
     state, _ = alone(agent, KEY)
     observations, actions = STREAM.transitions.next_observation[:4], np.array([0, 2, 1, 1])
-    seen = normalize.normalize(state.perception.observations, jnp.asarray(observations))
+    seen = normalize.normalize(state.normalizer.observations, jnp.asarray(observations))
     h = jax.vmap(lambda x: state.theta(state.w.features(x)))(seen)
     inspected = agent.inspect(state, observations, actions, np.zeros(3, np.float32))
     assert np.abs(inspected.h).max() > 1e-3
@@ -494,7 +494,7 @@ def test_greedy_action_uses_the_statistics_and_changes_nothing():
     raw = np.random.default_rng(0).normal(0, 3, (50, INPUTS)).astype(np.float32)
     actions = [int(a) for a in jax.vmap(lambda x: agent.greedy_action(state, x))(raw)]
     assert_close(jax.tree.map(np.array, state), before, tolerance=0)
-    stats = state.perception.observations
+    stats = state.normalizer.observations
     mean, variance = np.asarray(stats.mean, np.float64), np.asarray(normalize.variance(stats))
     expected, unnormalised = (
         [int(jnp.argmax(agent.network.apply(state.w, jnp.asarray(x, jnp.float32)))) for x in rows]
@@ -513,8 +513,8 @@ def test_an_interrupted_agent_starts_a_new_episode_with_what_it_has_learned():
     left = agent.interrupt(state, other)
     assert not left.planned
     assert left.traces.discount == 0
-    assert left.perception.observations.samples == state.perception.observations.samples + 1
+    assert left.normalizer.observations.samples == state.normalizer.observations.samples + 1
     np.testing.assert_array_equal(
-        left.observation, normalize.normalize(left.perception.observations, other)
+        left.observation, normalize.normalize(left.normalizer.observations, other)
     )
     assert_close((left.w, left.theta, left.step), (state.w, state.theta, state.step), tolerance=0)

@@ -254,8 +254,8 @@ def test_observations_and_rewards_are_normalised_as_they_come():
 
     first = observe().astype(np.float32)
     state = agent.init(jax.random.key(0), jnp.asarray(first))
-    perception, counted, traces, trace = state.perception, [*first], [], np.zeros(envs)
-    perceive = jax.jit(agent.perceive)
+    normalizer, counted, traces, trace = state.normalizer, [*first], [], np.zeros(envs)
+    normalize = jax.jit(agent.normalize)
 
     def normal(x):
         sigma = np.std(counted, axis=0, ddof=1)
@@ -269,8 +269,8 @@ def test_observations_and_rewards_are_normalised_as_they_come():
         reward = rng.normal(0.2, 1.0, envs).astype(np.float32)
         if number == 30:  # far beyond all that was before
             final[0], reward[1] = 100.0, 100.0
-        perception, seen = perceive(
-            perception,
+        normalizer, seen = normalize(
+            normalizer,
             Transition(
                 *map(jnp.asarray, (reward, terminated, truncated, final, observation)),
             ),
@@ -285,7 +285,7 @@ def test_observations_and_rewards_are_normalised_as_they_come():
         clipped += np.sum(np.abs(seen.next_observation) == 10)
     assert clipped > 0
     # Evaluation looks with statistics as they are.
-    state = state._replace(perception=perception)
+    state = state._replace(normalizer=normalizer)
     x = observe()[0]
     probabilities, _ = numpy_ppo.Softmax(cases.leaves(state.networks.actor))._probabilities(
         normal(x)
@@ -298,12 +298,12 @@ def test_other_episodes():
     """What was under way is given up: its reward trace ends, all statistics go on."""
     agent = cases.agent(changed(num_envs=2), "discrete")
     state = agent.init(jax.random.key(0), jnp.ones((2, 3)))
-    trace = state.perception.rewards._replace(trace=jnp.array([1.0, 2.0]))
-    state = state._replace(perception=state.perception._replace(rewards=trace))
+    trace = state.normalizer.rewards._replace(trace=jnp.array([1.0, 2.0]))
+    state = state._replace(normalizer=state.normalizer._replace(rewards=trace))
     after = agent.interrupt(state, jnp.array([[2.0, 0.0, 1.0], [4.0, 0.0, 1.0]]))
-    assert after.perception.observations.samples == 4
-    np.testing.assert_allclose(after.perception.observations.mean, [2.0, 0.5, 1.0])
-    np.testing.assert_array_equal(after.perception.rewards.trace, [0.0, 0.0])
+    assert after.normalizer.observations.samples == 4
+    np.testing.assert_allclose(after.normalizer.observations.mean, [2.0, 0.5, 1.0])
+    np.testing.assert_array_equal(after.normalizer.rewards.trace, [0.0, 0.0])
     # Of 1, 1, 2, 4 the mean is 2, and the sample variance 2.
     np.testing.assert_allclose(after.observation[:, 0], [0.0, np.sqrt(2)], atol=1e-6)
 

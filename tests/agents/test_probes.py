@@ -142,8 +142,8 @@ class Flawed(StreamingAgent):
 
     def action_values(self, state, observation):
         """In units of the reward as the environment pays it."""
-        seen = normalize.normalize(state.perception.observations, self.see(observation))
-        scale = jnp.sqrt(normalize.variance(state.perception.rewards.stats) + 1e-8)
+        seen = normalize.normalize(state.normalizer.observations, self.see(observation))
+        scale = jnp.sqrt(normalize.variance(state.normalizer.rewards.stats) + 1e-8)
         return scale * self.agent.network.apply(state.w, seen)
 
 

@@ -43,13 +43,13 @@ def cartpole(tmp_path_factory):
     jax.config.update("jax_disable_most_optimizations", False)
 
 
-def test_play_writes_a_film(cartpole, tmp_path, capsys):
+def test_play_writes_a_video(cartpole, tmp_path, capsys):
     out = tmp_path / "film.gif"
     options = ["-o", str(out), "--seed", "1", "--max-steps", "5", "--fps", "10", "--sampled"]
     assert cli_play.main([str(cartpole), *options]) == 0
     printed = capsys.readouterr().out
     assert "PPO on PaintedCartPole-v0, seed 1, after 64 steps: return 5 in 5 steps" in printed
-    assert f"film: {out}" in printed
+    assert f"video: {out}" in printed
     with Image.open(out) as gif:
         assert gif.n_frames == 6
         assert gif.info["duration"] == 100

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from eligrad import normalize
 from eligrad.agents import RolloutAgent, StreamingAgent, register
-from eligrad.agents.streaming import Perception, Seen
+from eligrad.agents.streaming import NormalizedTransition, Normalizer
 
 STATIC = {"static": True}
 
@@ -89,7 +89,7 @@ class PolicyConfig:
 
 class PolicyState(NamedTuple):
     logits: Any
-    perception: Perception
+    normalizer: Normalizer
     observation: Any
 
 
@@ -105,7 +105,7 @@ class MeanPolicy(RolloutAgent):
         )
         scale = normalize.init_reward_scale(observation.shape[:1])
         seen = normalize.normalize(stats, observation)
-        return PolicyState(jnp.zeros(self.actions, jnp.float32), Perception(stats, scale), seen)
+        return PolicyState(jnp.zeros(self.actions, jnp.float32), Normalizer(stats, scale), seen)
 
     def noise(self, key, shape):
         return jax.random.gumbel(key, (*shape, self.actions), jnp.float32)
@@ -117,18 +117,18 @@ class MeanPolicy(RolloutAgent):
         action = jnp.argmax(actor[None] + noise, axis=-1).astype(jnp.int32)
         return action, action
 
-    def perceive(self, perception, transition):
+    def normalize(self, normalizer, transition):
         ended = transition.terminated | transition.truncated
         rewards = normalize.update_reward_scale(
-            perception.rewards, transition.reward, ended, self.config.gamma
+            normalizer.rewards, transition.reward, ended, self.config.gamma
         )
-        stats = normalize.update_batch(perception.observations, transition.observation)
-        seen = Seen(
+        stats = normalize.update_batch(normalizer.observations, transition.observation)
+        seen = NormalizedTransition(
             normalize.scale_reward(rewards, transition.reward),
             normalize.normalize(stats, transition.next_observation),
             normalize.normalize(stats, transition.observation),
         )
-        return Perception(stats, rewards), seen
+        return Normalizer(stats, rewards), seen
 
     def learn(self, state, rollout, key):
         advantage = rollout.reward - jnp.mean(rollout.reward)
@@ -139,7 +139,7 @@ class MeanPolicy(RolloutAgent):
         return state._replace(logits=logits), {"confidence": best}
 
     def interrupt(self, state, observation):
-        stats = normalize.update_batch(state.perception.observations, observation)
+        stats = normalize.update_batch(state.normalizer.observations, observation)
         return state._replace(observation=normalize.normalize(stats, observation))
 
     def greedy_action(self, state, observation):

@@ -16,7 +16,6 @@ from eligrad.engines import Online
 from eligrad.envs import make
 from eligrad.sweeps import run_sweep
 from eligrad.training import resume, train
-from tests.contract import own_agents
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -92,7 +91,7 @@ def test_online_goes_on_after_a_save(tmp_path):
 def test_sweeps_and_the_report(tmp_path, monkeypatch):
     # As a user would: the file that registers the agents is the sweep's specification.
     spec = tmp_path / "own.py"
-    spec.write_text(Path(own_agents.__file__).read_text(encoding="utf-8") + SWEEP)
+    spec.write_text((Path(__file__).parent / "own_agents.py").read_text(encoding="utf-8") + SWEEP)
     for agent in AGENTS:  # this process knows them already
         monkeypatch.delitem(AGENTS_BY_NAME, agent)
     report = run_sweep(spec, tmp_path / "store", workers=1)

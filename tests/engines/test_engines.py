@@ -98,7 +98,7 @@ def make_agent(preset: str) -> QLambda:
 
 def essence(state) -> np.ndarray:
     """All learned numbers of an agent in one vector."""
-    parts = state.w, state.theta, state.traces, state.perception
+    parts = state.w, state.theta, state.traces, state.normalizer
     leaves = jax.tree.leaves(parts)
     return np.concatenate([np.asarray(leaf, np.float64).reshape(-1) for leaf in leaves])
 

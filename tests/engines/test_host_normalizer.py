@@ -9,7 +9,7 @@ import pytest
 
 from eligrad.agents import PPO, DiscretePolicy, PPOConfig, from_equinox
 from eligrad.agents.streaming import Transition
-from eligrad.engines.host_normalizer import HostPerception
+from eligrad.engines.host_normalizer import HostNormalizer
 from eligrad.envs.host import HostTransition
 from eligrad.nets import tanh_mlp
 
@@ -46,26 +46,26 @@ def test_rows_and_statistics_are_the_agents_own(envs, shape):
     )(gammas)
     first = jnp.asarray(rng.normal(size=(RUNS, envs, *shape)).astype(np.float32))
     keys = jax.random.split(jax.random.key(0), RUNS)
-    init = jax.jit(jax.vmap(lambda agent, key, obs: agent.init(key, obs).perception))
+    init = jax.jit(jax.vmap(lambda agent, key, obs: agent.init(key, obs).normalizer))
     theirs = init(agents, keys, first)
-    perceive = jax.jit(jax.vmap(lambda agent, *seen: agent.perceive(*seen)))
-    ours = HostPerception(theirs, np.asarray(gammas))
+    normalize = jax.jit(jax.vmap(lambda agent, *seen: agent.normalize(*seen)))
+    ours = HostNormalizer(theirs, np.asarray(gammas))
     size = int(np.prod(shape))
     ends = 0
     for step in range(STEPS):
         if step % 20 == 10:  # as at the end of a rollout
-            ours = HostPerception(ours.state(), np.asarray(gammas))
+            ours = HostNormalizer(ours.state(), np.asarray(gammas))
         answer = world(rng, envs, shape)
         by_run = [jnp.asarray(np.float32(x)).reshape(RUNS, envs, *x.shape[1:]) for x in answer]
         observation, reward, terminated, truncated, following = by_run
-        theirs, seen = perceive(
+        theirs, seen = normalize(
             agents,
             theirs,
             Transition(reward, terminated > 0, truncated > 0, following, observation),
         )
         row = np.empty((RUNS, envs, size + 1), np.float32)
         with np.errstate(all="ignore"):  # as in the engine
-            led_to = ours.perceive(answer, row)
+            led_to = ours.normalize(answer, row)
         ends += led_to is not None
         assert (led_to is None) == (not (answer.terminated | answer.truncated).any())
         for mine, wanted in (
@@ -92,14 +92,14 @@ def test_rows_and_statistics_are_the_agents_own(envs, shape):
 @pytest.mark.parametrize("field", ["observation", "next_observation", "reward"])
 def test_what_is_no_number_shows_in_its_run_alone(bad, field):
     rng, one = np.random.default_rng(1), agent(1, (3,))
-    state = jax.vmap(lambda obs: one.init(jax.random.key(0), obs).perception)(jnp.ones((2, 1, 3)))
-    perception = HostPerception(state, np.array([0.9, 0.9]))
+    state = jax.vmap(lambda obs: one.init(jax.random.key(0), obs).normalizer)(jnp.ones((2, 1, 3)))
+    normalizer = HostNormalizer(state, np.array([0.9, 0.9]))
     answer = world(rng, 1, (3,))
     answer.terminated[:] = True  # so that both observations count
     getattr(answer, field)[1] = bad
     row = np.empty((2, 1, 4), np.float32)
     with np.errstate(all="ignore"):
-        following = perception.perceive(answer, row)
+        following = normalizer.normalize(answer, row)
     assert following is not None
     sound = np.isfinite([row, following]).all(axis=(0, 2, 3))
     np.testing.assert_array_equal(sound, [True, False])

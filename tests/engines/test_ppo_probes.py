@@ -76,8 +76,8 @@ def train(agent, env, params, seeds):
 @jax.vmap
 def read(agent, state, rows):
     """Values and distributions of one run at raw observations."""
-    seen = normalize.normalize(state.perception.observations, rows, clip=10.0)
-    scale = jnp.sqrt(normalize.variance(state.perception.rewards.stats) + 1e-8)
+    seen = normalize.normalize(state.normalizer.observations, rows, clip=10.0)
+    scale = jnp.sqrt(normalize.variance(state.normalizer.rewards.stats) + 1e-8)
     values = over_batch(agent.critic.apply, 1)(state.networks.critic, seen)[:, 0]
     return scale * values, over_batch(agent.policy, 1)(state.networks.actor, seen)
 

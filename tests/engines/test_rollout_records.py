@@ -54,7 +54,7 @@ class Push(gymnasium.Env):
         return np.array([5 + self.place, 0.1 * np.sin(3 * self.place)], np.float32)
 
 
-class Seen:
+class NormalizedTransition:
     """Mean and deviation of all that was seen, kept by keeping all of it."""
 
     def __init__(self):
@@ -91,7 +91,7 @@ def play_again(agent, copies, seed, rollouts):
     key = jax.random.key(seed)
     networks = agent.init(jax.random.fold_in(key, 0), jnp.asarray(first)).networks
     learner = cases.learner(config, "gaussian", networks)
-    seen, returns, trace = Seen(), Seen(), np.zeros(envs)
+    seen, returns, trace = NormalizedTransition(), NormalizedTransition(), np.zeros(envs)
     seen.samples += [*first]
     x, told = seen.normal(first), []
     for number in range(rollouts):

@@ -66,9 +66,9 @@ def test_an_interrupted_stream_loses_nothing_and_leaks_nothing():
     online.interrupt(zeros)
     assert online.steps == 2  # the end was learned from
     online.observe(zeros, 7.0)
-    assert online.state.perception.rewards.trace != 0
+    assert online.state.normalizer.rewards.trace != 0
     online.interrupt(zeros)
-    assert online.state.perception.rewards.trace == 0
+    assert online.state.normalizer.rewards.trace == 0
 
 
 def test_runs_record_the_simulators():

@@ -46,7 +46,7 @@ def outputs(network, params, seen):
 
 def scaled(state, rewards, clip=np.inf):
     """Rewards as the agent sees them."""
-    stats = state.perception.rewards.stats
+    stats = state.normalizer.rewards.stats
     n = int(stats.samples)
     deviation = np.sqrt(np.float64(stats.population_variance) * n / (n - 1))
     return np.clip(rewards / deviation, -clip, clip)
@@ -81,7 +81,7 @@ def test_values_h_and_errors_of_actions(breakout):
     base, result = breakout
     recording = record_episode(base / "run", seed=7, episode=5)
     state, network = one(result.state.agent, 1), result.agent.network
-    seen = normalised(state.perception.observations, recording.observations)
+    seen = normalised(state.normalizer.observations, recording.observations)
     q, h = (outputs(network, params, seen) for params in (state.w, state.theta))
     steps = np.arange(len(recording))
     # The best action is the one taken.
@@ -174,12 +174,12 @@ def begun(agent, env):
     """A state with statistics of some random observations and rewards, without any training."""
     random = np.random.default_rng(0)
     state = agent.init(jax.random.key(1), jnp.asarray(random.normal(size=4), jnp.float32))
-    stats, scale = state.perception
+    stats, scale = state.normalizer
     for _ in range(20):
         stats = normalize.update(stats, jnp.asarray(random.normal(size=4), jnp.float32))
         reward = jnp.float32(random.normal())
         scale = normalize.update_reward_scale(scale, reward, jnp.asarray(False), 0.9)
-    return state._replace(perception=type(state.perception)(stats, scale), step=jnp.int32(120))
+    return state._replace(normalizer=type(state.normalizer)(stats, scale), step=jnp.int32(120))
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_each_target_has_its_own_error(target):
     q = outputs(
         agent.network,
         state.w,
-        normalised(state.perception.observations, recording.observations),
+        normalised(state.normalizer.observations, recording.observations),
     )
     steps = np.arange(len(recording))
     value = q[steps, recording.actions]
@@ -235,7 +235,7 @@ def test_values_h_and_errors_of_states(preset, tmp_path):
     result = train(preset, PAINTED, steps=64, seeds=2, out=tmp_path / "run", **settings)
     recording = record_episode(tmp_path / "run", seed=1)
     state = one(result.state.agent, 1)
-    seen = normalised(state.perception.observations, recording.observations, clip=10.0)
+    seen = normalised(state.normalizer.observations, recording.observations, clip=10.0)
     v = outputs(result.agent.critic, state.networks.critic, seen)[:, 0]
     np.testing.assert_allclose(recording.values, v[:-1], rtol=1e-4, atol=1e-5)
     following = 0.99 * v[1:]

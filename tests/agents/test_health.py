@@ -1,0 +1,65 @@
+"""The health of h against plain NumPy, and what a run says whose h has died."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from eligrad.agents import PRESETS, QLambda, auxiliary, default_network
+from eligrad.training import train
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+
+def test_size_and_correlation_against_numpy():
+    rng = np.random.default_rng(0)
+    h, noise = rng.normal(size=(2, 3, 200)).astype(np.float32)
+    error = 0.5 * h + noise
+    found = auxiliary.health(h, error)
+    for run in range(3):
+        assert found["mean_abs_h"][run] == pytest.approx(np.abs(h[run]).mean(), rel=1e-5)
+        ratio = np.abs(h[run]).mean() / np.abs(error[run]).mean()
+        assert found["h_to_td_error"][run] == pytest.approx(ratio, rel=1e-5)
+        expected = np.corrcoef(h[run], error[run])[0, 1]
+        assert found["h_td_error_correlation"][run] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_constant_h_has_no_correlation():
+    found = auxiliary.health(np.zeros((1, 5)), np.arange(5.0)[None])
+    assert found["mean_abs_h"] == [0.0]
+    assert np.isnan(found["h_td_error_correlation"]).all()
+
+
+@pytest.mark.parametrize("rows", [3, 3000])
+def test_share_of_the_correction(rows):
+    z = {"a": jnp.ones((rows, 2)), "b": jnp.full(4, 2.0)}
+    correction = jax.tree.map(lambda leaf: 0.25 * leaf, z)
+    update = jax.tree.map(lambda zw, c: 3.0 * zw - c, z, correction)
+    share = auxiliary.correction_share(jnp.float32(3.0), z, update)
+    assert share == pytest.approx(0.25 / 3.0, rel=1e-5)
+    none = auxiliary.correction_share(jnp.float32(3.0), z, jax.tree.map(lambda zw: 3.0 * zw, z))
+    assert none == 0.0
+
+
+def test_every_run_has_the_columns_and_says_once_that_h_is_dead(tmp_path):
+    alive = train("qrc", "Probe/Trace-v0", steps=200, regularize="output", out=tmp_path / "a")
+    names = ("mean_abs_h", "h_to_td_error", "h_td_error_correlation", "correction_share")
+    assert set(names) <= set(alive.chunks.column_names)
+    assert alive.chunks["correction_share"].to_pylist()[-1] > 0.01
+    assert alive.summary["remarks"] == []
+    # A β that takes h to 0 at once.
+    dead = train("qrc", "Probe/Trace-v0", steps=2000, beta=5000.0, seeds=2)
+    (remark,) = dead.summary["remarks"]
+    assert remark.startswith("the gradient correction is inactive in 2 of 2 runs: |h| is ")
+    assert "regularize is 'parameters'" in remark
+
+
+def test_an_agent_without_h_has_no_such_columns():
+    agent = QLambda(dataclasses.replace(PRESETS["q-lambda"]), default_network((4,), 2))
+    columns = agent.report({name: np.ones((1, 3)) for name in ("td_error", "value", "epsilon")})
+    assert set(columns) == {"mean_abs_td_error", "max_abs_td_error", "epsilon", "mean_value"}
+    assert agent.remarks(columns) == []
