@@ -7,8 +7,9 @@ INSTALLED := $(VENV)/.installed
 LOWEST := .venv-lowest
 ELSEWHERE := python3.12-newest python3.11-lowest
 WORKERS ?= 2
+MINUTES ?= 12
 
-.PHONY: setup demo divergence test lint types pytest docs test-minatar test-nightly test-lowest test-elsewhere $(ELSEWHERE) test-faults bench lock clean
+.PHONY: setup demo divergence test lint types pytest docs test-minatar test-nightly test-slice test-lowest test-elsewhere $(ELSEWHERE) test-faults bench lock clean
 
 setup: $(INSTALLED)
 
@@ -49,6 +50,12 @@ test-nightly: setup
 # What can go wrong, done on purpose to real processes, files of others, and a long life: twenty minutes.
 test-faults: setup
 	$(BIN)/python -m pytest -m faults tests/faults -n $(WORKERS) --dist loadfile
+
+# An eighth of both, chosen by the commit: what CI runs each time. After so many minutes it begins no
+# more tests, and names those that are left.
+test-slice: setup
+	$(BIN)/python -m pytest -m "nightly or faults" -n $(WORKERS) --dist worksteal \
+	  --slice $(shell git rev-parse --short=12 HEAD)/8 --minutes $(MINUTES)
 
 # The parts that others build on, with the lowest versions that pyproject.toml allows.
 test-lowest:

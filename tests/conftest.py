@@ -2,6 +2,8 @@
 
 import os
 import signal
+import time
+import zlib
 
 import jax
 import pytest
@@ -21,6 +23,39 @@ settings.register_profile(
     "eligrad", deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 settings.load_profile("eligrad")
+
+_BEGAN = time.monotonic()
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("eligrad")
+    group.addoption("--slice", metavar="COMMIT/N", help="one of N parts, chosen by a commit's hash")
+    group.addoption("--minutes", type=float, help="start no test after so many; name what is left")
+
+
+def pytest_collection_modifyitems(config, items):
+    if (chosen := config.getoption("--slice")) is not None:
+        commit, _, parts = chosen.partition("/")
+        kept = {item.nodeid: item for item in items}
+        kept = [kept[name] for name in slice_of(list(kept), commit, int(parts))]
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
+
+
+def slice_of(names, commit, parts):
+    """One of so many parts of the tests; eight commits in a row leave few untried.
+
+    Files come in another order each time: should time run out, it is not always for the same ones.
+    """
+    which = int(commit, 16) % parts
+    kept = [name for name in names if zlib.crc32(name.encode()) % parts == which]
+    return sorted(kept, key=lambda name: zlib.crc32((commit + name.partition("::")[0]).encode()))
+
+
+def pytest_runtest_setup(item):
+    minutes = item.config.getoption("--minutes")
+    if minutes is not None and time.monotonic() - _BEGAN > 60 * minutes:
+        pytest.skip(f"no time left for {item.nodeid}")
 
 
 @pytest.fixture

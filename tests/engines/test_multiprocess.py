@@ -23,6 +23,14 @@ def same(one, other) -> bool:
     )
 
 
+def test_two_processes_give_the_runs_of_one():
+    arguments = {"steps": 48, "chunk": 24, "seeds": 2, "lam": [0.5, 0.8]}
+    one, two = (train("qrc", "CartPole-v1", processes=n, **arguments) for n in (1, 2))
+    assert one.episodes.num_rows > 2
+    assert one.episodes.equals(two.episodes)
+    assert same(one.state.agent, two.state.agent)
+
+
 @pytest.mark.nightly
 def test_two_processes_give_the_runs_of_one_and_may_become_one(tmp_path):
     arguments = {"seeds": 3, "actor_step_size": [1e-3, 2e-3, 3e-3], **SMALL}
