@@ -74,7 +74,8 @@ class Train:
     resume: Path | None = None
     """Go on with the run in this folder: without AGENT, ENV and settings, perhaps more --steps."""
     modules: Modules = ()
-    """Import this module first: the one of the environment of a run that you resume and trust."""
+    """Import this module first: one that registers an agent or environment of yours, or that of the
+    environment of a run that you resume and trust."""
     chunk: Annotated[int, _count("chunk")] | None = None
     """Steps between two updates of the progress bar; by default about 1000."""
     checkpoint_every: Annotated[int, _count("checkpoint-every")] | None = None
@@ -121,9 +122,11 @@ def parse(arguments: list[str]) -> Train:
     """The command line as an object, with the defaults of the agent or of the run it names."""
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     finder.add_argument("--resume", type=Path)
-    run = finder.parse_known_args(arguments)[0].resume
-    if run is not None:
-        return _parse_resume(arguments, run)
+    finder.add_argument("--import", action="append", default=[], dest="modules")
+    found = finder.parse_known_args(arguments)[0]
+    import_typed(found.modules)  # which may register the agent
+    if found.resume is not None:
+        return _parse_resume(arguments, found.resume)
     assumed = next((word for word in arguments if word in AGENTS), "qrc")
     command = _cli(arguments, _defaults(assumed))
     if not command.env:
@@ -214,7 +217,6 @@ def _say(message: Warning | str, *_: object) -> None:
 
 def _run(command: Train) -> int:
     device_for_each_run(command.seeds)
-    import_typed(command.modules)
     if command.cache:
         keep_compiled_programs()
     folder = command.resume or command.out or _make_default_folder(command)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import runpy
-from pathlib import Path
+import importlib
+import sys
 
 import pytest
 
@@ -11,8 +11,9 @@ from eligrad.agents import registry
 @pytest.fixture(autouse=True, scope="package")
 def own_agents():
     """Registers the agents; other tests ask which there are, so that these are gone afterwards."""
-    runpy.run_path(str(Path(__file__).parent / "own_agents.py"))
+    importlib.import_module("tests.contract.own_agents")
     yield
     for known in (registry.AGENTS, registry.PRESETS, registry.TITLES):
         for name in ("mean", "mean-policy"):
             known.pop(name, None)
+    del sys.modules["tests.contract.own_agents"]

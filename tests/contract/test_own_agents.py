@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -130,3 +133,15 @@ def test_resume_from_python(tmp_path):
     ours, theirs = (jax.tree.leaves(each.state.agent) for each in (whole, again))
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_a_module_of_ones_own_brings_its_agent(tmp_path):
+    text = (Path(__file__).parent / "own_agents.py").read_text(encoding="utf-8")
+    (tmp_path / "my_agents.py").write_text(text)
+    words = ["mean", "Probe/Action-v0", "--import", "my_agents", "--steps", "20", "--seeds", "1"]
+    subprocess.run(
+        [sys.executable, "-m", "eligrad", "train", *words, "--out", "run", "--no-progress"],
+        cwd=tmp_path, check=True, capture_output=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    assert (tmp_path / "run" / "summary.json").exists()
