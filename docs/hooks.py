@@ -21,7 +21,9 @@ from mkdocs.structure.pages import Page
 from mkdocstrings import Inventory
 
 ROOT = Path(__file__).resolve().parent.parent
-OUTSIDE = ("CONTRIBUTING.md", "benchmarks/README.md", "results/README.md")
+OUTSIDE = (
+    "CONTRIBUTING.md", "benchmarks/README.md", "results/README.md", "results/h/README.md",
+)  # fmt: skip
 """Pages of the site that are no files of docs/."""
 PACKAGES = (
     "eligrad", "eligrad.rules", "eligrad.problems", "eligrad.nets", "eligrad.optim",

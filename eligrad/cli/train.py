@@ -122,11 +122,9 @@ def parse(arguments: list[str]) -> Train:
     """The command line as an object, with the defaults of the agent or of the run it names."""
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     finder.add_argument("--resume", type=Path)
-    finder.add_argument("--import", action="append", default=[], dest="modules")
-    found = finder.parse_known_args(arguments)[0]
-    import_typed(found.modules)  # which may register the agent
-    if found.resume is not None:
-        return _parse_resume(arguments, found.resume)
+    run = finder.parse_known_args(arguments)[0].resume
+    if run is not None:
+        return _parse_resume(arguments, run)
     assumed = next((word for word in arguments if word in AGENTS), "qrc")
     command = _cli(arguments, _defaults(assumed))
     if not command.env:
@@ -202,6 +200,10 @@ def main(arguments: list[str]) -> int:
                 warnings.showwarning = _say
                 # JAX shows the whole way to an error in an environment's callback; we, the error.
                 logging.getLogger("jax._src.callback").setLevel(logging.CRITICAL)
+            finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+            finder.add_argument("--import", action="append", default=[], dest="modules")
+            # Before the rest is read: a module may register the agent.
+            import_typed(finder.parse_known_args(arguments)[0].modules)
             return _run(parse(arguments))
     except (ValueError, TypeError, ImportError, *_FAULTS) as error:
         if debug:
