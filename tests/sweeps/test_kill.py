@@ -29,15 +29,23 @@ lam = [0.0, 0.5, 0.8, 0.9]
 
 
 class Sweeps:
-    """`eligrad sweep` on two workers, as often as one likes."""
+    """`eligrad sweep`, on two workers if nothing else is said, as often as one likes."""
 
-    def __init__(self, folder, steps):
-        self.folder = folder
+    def __init__(self, folder, steps, workers=2):
+        self.workers = str(workers)
         self.spec = folder / "spec.toml"
         self.spec.write_text(SPEC.format(steps=steps))
 
     def start(self, store):
-        command = [sys.executable, "-m", "eligrad", "sweep", str(self.spec), "--workers", "2"]
+        command = [
+            sys.executable,
+            "-m",
+            "eligrad",
+            "sweep",
+            str(self.spec),
+            "--workers",
+            self.workers,
+        ]
         return subprocess.Popen(
             [*command, "--store", str(store), "--no-progress"],
             stdout=subprocess.PIPE,
@@ -61,6 +69,21 @@ def runs_trained(store) -> int:
     """How many runs all workers together set out to train, by their own account."""
     logs = [path.read_text() for path in (store / "logs").iterdir()]
     return sum(int(count) for count in re.findall(r"^(\d+) runs of ", "\n".join(logs), re.M))
+
+
+def test_killed_with_its_worker(tmp_path, quick_compilation):
+    """After a checkpoint; the same command again goes on to what an undisturbed sweep comes to."""
+    sweeps = Sweeps(tmp_path, steps=3000, workers=1)
+    undisturbed, store = tmp_path / "undisturbed", tmp_path / "store"
+    run_sweep(sweeps.spec, undisturbed, executor=Inline(workers=1))
+    sweep = sweeps.start(store)
+    wait_for(lambda: list(store.glob("jobs/*/program/checkpoint-*.npz")), sweep)
+    kill(sweep.pid, *children(sweep.pid))
+    sweep.communicate()
+    readable(store)
+    sweeps.finish(store)
+    assert outcomes(store) == outcomes(undisturbed)
+    assert list((store / "jobs").iterdir()) == []
 
 
 @pytest.mark.nightly
@@ -134,16 +157,19 @@ def test_killed_at_five_random_moments(tmp_path, quick_compilation, seed):
     for _ in range(5):
         sweep = sweeps.start(store)
         time.sleep(dice.uniform(0.1, 0.8) * length)
-        workers = children(sweep.pid) if dice.random() < 0.5 else []
-        for process in (sweep.pid, *workers):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+        kill(sweep.pid, *(children(sweep.pid) if dice.random() < 0.5 else []))
         sweep.communicate()
         readable(store)
     sweeps.finish(store)
     assert outcomes(store) == outcomes(undisturbed)
     assert len(load_runs(store)) == 12
     assert list((store / "jobs").iterdir()) == []
+
+
+def kill(*processes: int) -> None:
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 def children(process: int) -> list[int]:
