@@ -31,8 +31,8 @@ class SpiralProblem(Problem):
     def value_fn(self, params: Float[Array, " 1"], observation: Float[Array, " 3"]) -> Array:
         """The observed (one-hot) state's coordinate on the spiral."""
         w = params[0]
-        cosine = jnp.asarray(_COSINE) * jnp.cos(_RATE * w)
-        sine = jnp.asarray(_SINE) * jnp.sin(_RATE * w)
+        cosine = jnp.asarray(_COSINE, w.dtype) * jnp.cos(_RATE * w)
+        sine = jnp.asarray(_SINE, w.dtype) * jnp.sin(_RATE * w)
         return observation @ ((cosine - sine) * jnp.exp(_GROWTH * w))
 
     def values(self, w: Float[ArrayLike, " p"]) -> Float[np.ndarray, "S"]:
