@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from eligrad._base.errors import DamagedFileError, DamagedFileWarning
-from eligrad.agents import TITLES
+from eligrad.agents.registry import title_of
 from eligrad.analysis.frames import COLUMNS, ENV_PARAMS, SETTINGS
 from eligrad.runs.checksums import what_is_wrong
 from eligrad.runs.configuration import Configuration
@@ -46,7 +47,12 @@ def load_runs(path: str | Path) -> pd.DataFrame:
     - `exploration_fraction`: `exploration_steps` as a share of `steps`;
     - `env_params.NAME`: a parameter of the environment that was changed.
     """
-    rows = [_row(record) for record in scan(path)]
+    return run_frame(scan(path))
+
+
+def run_frame(records: Sequence[Record]) -> pd.DataFrame:
+    """The data frame of these runs that `load_runs` gives."""
+    rows = [_row(record) for record in records]
     fixed = [name for name in COLUMNS if name not in ("stage", "label")]
     frame = pd.DataFrame(rows, columns=None if rows else fixed)
     return frame.astype(dict.fromkeys(_WHOLE, "Int64") | dict.fromkeys(_OUTCOME, "float64"))
@@ -73,19 +79,19 @@ def setting_values(configuration: Configuration) -> dict[str, Any]:
         SETTINGS + name if name in COLUMNS else name: value
         for name, value in configuration.settings.items()
     }
-    if "exploration_steps" in values:
-        fraction = values["exploration_steps"] / configuration.steps
-        values["exploration_fraction"] = round(fraction, 12)  # 0.30000000000000004 was 0.3
+    explored = values.get("exploration_steps")
+    if isinstance(explored, (int, float)):
+        # 0.30000000000000004 was 0.3.
+        values["exploration_fraction"] = round(explored / configuration.steps, 12)
     changed = configuration.env_params.items()
     return values | {ENV_PARAMS + name: value for name, value in changed}
 
 
 def _about(record: Record) -> dict[str, Any]:
     configuration = record.configuration
-    agent = configuration.agent or ""
     return {
-        "agent": agent,
-        "title": TITLES.get(agent, agent) or "an agent made by hand",
+        "agent": configuration.agent or "",
+        "title": title_of(configuration.agent),
         "env": configuration.env or "",
         "seed": record.seed,
         "config_hash": configuration.hash,
@@ -93,21 +99,21 @@ def _about(record: Record) -> dict[str, Any]:
 
 
 def load_episodes(path: str | Path) -> pd.DataFrame:
-    """One row for each episode of the same runs: the step that ended it, its return and length.
+    """Returns a data frame with one row for each episode of the runs that `load_runs` finds.
 
-    Columns: run, agent, title, env, seed, config_hash, step, return, length. A run whose file is
-    damaged is named in a warning and left out.
+    Columns: run, agent, title, env, seed, config_hash, step (the one that ended the episode),
+    return, length. A run whose file is damaged is named in a warning and left out.
     """
-    return _load(path, "episodes")
+    return metric_frame(scan(path), "episodes")[0]
 
 
 def load_chunks(path: str | Path) -> pd.DataFrame:
-    """One row for each chunk of steps of the same runs: errors, exploration, speed."""
-    return _load(path, "chunks")
+    """Returns a data frame with one row for each chunk of steps: errors, exploration, speed."""
+    return metric_frame(scan(path), "chunks")[0]
 
 
-def _load(path: str | Path, name: str) -> pd.DataFrame:
-    records = [record for record in scan(path) if (record.folder / "metrics" / name).is_dir()]
+def metric_frame(records: Sequence[Record], name: str) -> tuple[pd.DataFrame, list[Record]]:
+    """The rows of these runs in the table `name`, and those runs that could be read."""
     seeds: dict[Path, list[int]] = {}
     for record in records:
         seeds.setdefault(record.folder, []).append(record.seed)
@@ -120,7 +126,7 @@ def _load(path: str | Path, name: str) -> pd.DataFrame:
             rows.append(table.filter(np.asarray(table["run"]) == record.index))
     about = pd.DataFrame([{"run": record.run, **_about(record)} for record in kept])
     if not rows:
-        return about
+        return about, kept
     joined = concatenate(rows)
     # Categories: a name is stored once, not once for each of millions of episodes.
     repeats = [len(each) for each in rows]
@@ -132,7 +138,7 @@ def _load(path: str | Path, name: str) -> pd.DataFrame:
             codes, names = pd.factorize(about[column])
             columns[column] = pd.Categorical.from_codes(np.repeat(codes, repeats), names)
     values = joined.drop_columns(["run", "seed"]).to_pandas()
-    return pd.concat([pd.DataFrame(columns), values], axis=1)
+    return pd.concat([pd.DataFrame(columns), values], axis=1), kept
 
 
 def _table(folder: Path, name: str, seeds: list[int]) -> pa.Table | None:

@@ -1,15 +1,16 @@
-"""`eligrad report`: one page of all runs in a folder."""
+"""`eligrad report`: writes one HTML page about all runs in a folder."""
 
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from eligrad._base.text import printable
 from eligrad.analysis.report import write_report
+from eligrad.cli import messages
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,10 +31,10 @@ class Report:
 def main(arguments: list[str]) -> int:
     """Writes the report that the arguments ask for; returns the exit code."""
     command = tyro.cli(Report, prog="eligrad report", args=arguments)
-    try:
-        out = write_report(command.runs, command.out, command.title)
-    except (ValueError, OSError) as error:
-        print(f"eligrad report: {error}", file=sys.stderr)
-        return 2
-    print(f"report: {out}")
+    return messages.run("report", lambda: _write(command))
+
+
+def _write(command: Report) -> int:
+    out = write_report(command.runs, command.out, command.title)
+    print(f"report: {printable(str(out))}")
     return 0

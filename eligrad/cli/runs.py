@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import shutil
-import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
-from eligrad._base.errors import DamagedFileWarning
-from eligrad._base.files import read_json
-from eligrad.runs.records import Record, scan
+from eligrad._base.files import locked
+from eligrad._base.text import printable
+from eligrad.cli import messages
+from eligrad.runs.config import read_config
+from eligrad.runs.records import Record, read_folder, scan
 
 
 def main(arguments: list[str]) -> int:
@@ -24,31 +25,22 @@ def main(arguments: list[str]) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     ls = commands.add_parser("ls", help="list the runs of a store or of any folder of runs")
     ls.add_argument("store", type=Path, nargs="?", default=Path("runs"), help="default: runs")
-    show = commands.add_parser("show", help="show one run: settings, outcome, where it was trained")
+    show = commands.add_parser("show", help="show one run: settings, scores, where it was trained")
     show.add_argument("run", type=Path, help="a run folder")
-    diff = commands.add_parser("diff", help="what two runs differ in")
+    diff = commands.add_parser("diff", help="show in what two runs differ")
     diff.add_argument("first", type=Path, help="a run folder")
-    diff.add_argument("second", type=Path, help="another")
+    diff.add_argument("second", type=Path, help="another run folder")
     rm = commands.add_parser("rm", help="remove run folders; a sweep trains them again")
-    rm.add_argument("runs", type=Path, nargs="+", help="run folders")
-    rm.add_argument("--yes", action="store_true", help="without asking")
+    rm.add_argument("runs", type=Path, nargs="+", help="run folders; of a link, only the link")
+    rm.add_argument("--yes", action="store_true", help="do not ask first")
     given = parser.parse_args(arguments)
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", DamagedFileWarning)
-            code = _COMMANDS[given.command](given)
-        for warning in caught:
-            print(f"eligrad runs: {warning.message}", file=sys.stderr)
-        return code
-    except (OSError, ValueError) as error:
-        print(f"eligrad runs: {error}", file=sys.stderr)
-        return 2
+    return messages.run("runs", lambda: _COMMANDS[given.command](given))
 
 
 def _ls(given: argparse.Namespace) -> int:
     records = scan(given.store)
     rows = [("run", "agent", "env", "seed", "step", "state", "last 10 %", "area")]
-    rows += [_line(record) for record in records]
+    rows += [tuple(map(printable, _line(record))) for record in records]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         left = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -57,7 +49,9 @@ def _ls(given: argparse.Namespace) -> int:
     failed = len(list((given.store / "failures").glob("*.json")))
     under_way = len(list((given.store / "jobs").glob("*/job.json")))
     print(f"\n{len(records)} runs, {finished} finished", end="")
-    print(f"; {under_way} jobs under way or left, {failed} failed" if under_way + failed else "")
+    print(
+        f"; {under_way} jobs running or not started, {failed} failed" if under_way + failed else ""
+    )
     return 0
 
 
@@ -84,7 +78,8 @@ def _number(value: float | None) -> str:
 def _show(given: argparse.Namespace) -> int:
     contents = [_content(record) for record in _of_folder(given.run)]
     shown = contents[0] if len(contents) == 1 else contents
-    print(json.dumps(shown, indent=2, ensure_ascii=False))
+    # With \u escapes: what would move a terminal's cursor is in the text, not in the terminal.
+    print(json.dumps(shown, indent=2))
     return 0
 
 
@@ -105,7 +100,7 @@ def _diff(given: argparse.Namespace) -> int:
     for name in dict.fromkeys([*first, *second]):
         here, there = (each.get(name, "(none)") for each in (first, second))
         if here != there:
-            print(f"{name}: {here} | {there}")
+            print(printable(f"{name}: {here} | {there}"))
     return 0
 
 
@@ -122,25 +117,40 @@ def _flat(content: Any, prefix: str = "") -> dict[str, Any]:
 
 def _rm(given: argparse.Namespace) -> int:
     for run in given.runs:
-        _of_folder(run)
-        read_json(run / "config.json")
+        _check_is_run(run)
+        read_config(run)
     if not given.yes:
-        answer = input(f"remove {', '.join(str(run) for run in given.runs)}? [y/N] ")
-        if answer.strip().lower() not in ("y", "yes"):
+        names = printable(", ".join(str(run) for run in given.runs))
+        if input(f"remove {names}? [y/N] ").strip().lower() not in ("y", "yes"):
             print("nothing removed")
             return 1
     for run in given.runs:
-        # Gone at once for readers, whatever happens while its files are removed.
-        leaving = run.rename(run.with_name(f".{run.name}.removed"))
-        shutil.rmtree(leaving)
-        print(f"removed {run}")
+        _remove(run.absolute())
+        print(f"removed {printable(str(run))}")
     return 0
 
 
+def _remove(run: Path) -> None:
+    """Removes a run folder that no process trains; of a link to one, only the link."""
+    with locked(run) as alone:
+        if not alone:
+            raise OSError(f"{run} is being trained by another process; stop it first")
+    if run.is_symlink():
+        run.unlink()
+        return
+    # Readers miss all of it at once, whatever happens while its files are removed.
+    leaving = run.rename(run.with_name(f".{run.name}.{os.getpid()}.removed"))
+    shutil.rmtree(leaving)
+
+
 def _of_folder(path: Path) -> list[Record]:
+    _check_is_run(path)
+    return read_folder(path, path)
+
+
+def _check_is_run(path: Path) -> None:
     if not (path / "config.json").is_file():
         raise FileNotFoundError(f"{path} is no run: it has no config.json")
-    return scan(path)
 
 
 _COMMANDS = {"ls": _ls, "show": _show, "diff": _diff, "rm": _rm}

@@ -31,7 +31,6 @@ from eligrad._base.files import (
     damage,
     locked,
     make_folder,
-    read_json,
     replacing,
     sealed,
     sync_folder,
@@ -41,6 +40,7 @@ from eligrad.runs import checkpoint
 from eligrad.runs.checkpoint import CheckpointError, DamagedCheckpointError
 from eligrad.runs.config import RUN_FORMAT, read_config
 from eligrad.runs.metrics import LARGEST_PART, SCHEMAS, Tables, read_parts
+from eligrad.runs.records import read_summary
 
 KEPT = 2
 """Checkpoints kept: should the newest be damaged, there is one before it."""
@@ -153,8 +153,8 @@ class RunFolder:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What `summary.json` says."""
-        return read_json(self.path / "summary.json")
+        """What `summary.json` says, once it is found to make sense."""
+        return read_summary(self.path)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Replaces `summary.json`."""

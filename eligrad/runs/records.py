@@ -1,16 +1,21 @@
-"""Run folders read as they are, quickly: no JAX, no pandas, one small record for each run."""
+"""Reads run folders without JAX, pandas or Parquet: one small record for each run.
+
+Whatever a file says is checked first, so that one bad run stops no list, table or report of others.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from eligrad._base.errors import DamagedFileWarning
+from eligrad._base.errors import DamagedFileError, DamagedFileWarning
 from eligrad._base.files import read_json
+from eligrad._base.text import printable
 from eligrad.runs.config import read_config
 from eligrad.runs.configuration import Configuration
 
@@ -24,6 +29,10 @@ _NUMBER = int | float | None
 _PLAN = {
     "agent": str | None, "settings": dict, "env": str | None, "max_episode_steps": int | None,
     "env_params": dict, "seeds": list, "steps": int,
+}  # fmt: skip
+_SESSION = {
+    "started": str, "versions": dict, "machine": str | None, "device": str | None,
+    "git_commit": str | None,
 }  # fmt: skip
 _SUMMARY = {
     "steps": int, "finished": bool, "seeds": list, "seconds": _NUMBER, "steps_per_second": _NUMBER,
@@ -73,7 +82,9 @@ def scan(path: str | Path) -> list[Record]:
             records.extend(read_folder(folder, path))
         except DAMAGE as error:
             warnings.warn(
-                f"{folder} is damaged and left out: {error!r}", DamagedFileWarning, stacklevel=2
+                printable(f"the run {folder} cannot be read and is left out: {error}"),
+                DamagedFileWarning,
+                stacklevel=2,
             )
     return records
 
@@ -95,18 +106,23 @@ def _run_folders(path: Path, seen: set[str]) -> Iterator[Path]:
 
 def read_folder(folder: Path, base: Path) -> list[Record]:
     """The runs of one run folder; `base` is what their names are relative to."""
+    where = folder.relative_to(base).as_posix()
+    _expect_text("the name of the folder", where)
     config = read_config(folder)
-    plan = config["plan"]
-    _expect(plan, _PLAN)
-    _expect(dict(enumerate(plan["seeds"])), dict.fromkeys(range(len(plan["seeds"])), int))
+    plan, sessions = config["plan"], config.get("sessions", [])
     try:
-        summary = read_json(folder / "summary.json")
-        _expect(summary, _SUMMARY)
+        _check_plan(plan)
+        _check_sessions(sessions)
+    except DAMAGE as error:
+        raise DamagedFileError(f"{folder / 'config.json'} makes no sense: {error}") from error
+    count = len(plan["seeds"])
+    try:
+        summary = read_summary(folder)
+        if len(summary["seeds"]) != count:
+            raise DamagedFileError(f"{folder / 'summary.json'} is not of {count} seeds")
     except FileNotFoundError:
         summary = None
     step = _step_reached(folder) if summary is None else summary["steps"]
-    count = len(plan["seeds"])
-    where = folder.relative_to(base).as_posix()
     return [
         Record(
             run=where if count == 1 else f"{where}#{index}",
@@ -117,30 +133,90 @@ def read_folder(folder: Path, base: Path) -> list[Record]:
             step=step,
             finished=summary is not None and summary["finished"],
             summary=None if summary is None else summary_of_run(summary, index),
-            sessions=config.get("sessions", []),
+            sessions=sessions,
         )
         for index, seed in enumerate(plan["seeds"])
     ]
 
 
+def read_summary(folder: Path) -> dict[str, Any]:
+    """What a run folder's `summary.json` says; `DamagedFileError` where it makes no sense."""
+    path = folder / "summary.json"
+    summary = read_json(path)
+    try:
+        _expect_plain("summary.json", summary)
+        _expect(summary, _SUMMARY)
+        for each in summary["seeds"]:
+            _expect(each, {name: kinds for name, kinds in _OUTCOME.items() if name in each})
+    except DAMAGE as error:
+        raise DamagedFileError(f"{path} makes no sense: {error}") from error
+    return summary
+
+
 def summary_of_run(summary: dict[str, Any], index: int) -> dict[str, Any]:
     """What the summary of a folder says of one of its runs."""
     shared = {name: summary[name] for name in ("seconds", "steps_per_second")}
-    own = summary["seeds"][index]
-    _expect(own, {name: kinds for name, kinds in _OUTCOME.items() if name in own})
-    return shared | own
+    return shared | summary["seeds"][index]
 
 
-def _expect(content: dict[Any, Any], kinds: dict[Any, Any]) -> None:
-    """Refuses values that are no such things: whoever reads runs counts on them."""
+def _check_plan(plan: dict[str, Any]) -> None:
+    _expect_plain("plan", plan)
+    _expect(plan, _PLAN)
+    seeds = dict(enumerate(plan["seeds"]))
+    _expect(seeds, dict.fromkeys(seeds, int))
+    if not seeds or plan["steps"] < 1:
+        raise ValueError(f"seeds are {plan['seeds']!r:.80} and steps {plan['steps']}")
+    for name, value in plan["settings"].items():
+        if not all(isinstance(each, str | _NUMBER) for each in _entries(value)):
+            raise ValueError(f"the setting {name} is {value!r:.80}")
+
+
+def _entries(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _check_sessions(sessions: Any) -> None:
+    _expect_plain("sessions", sessions)
+    _expect({"sessions": sessions}, {"sessions": list})
+    for session in sessions:
+        _expect(session, {name: kinds for name, kinds in _SESSION.items() if name in session})
+
+
+def _expect(content: Mapping[Any, Any], kinds: Mapping[Any, Any]) -> None:
+    """Refuses values of other types: readers of runs rely on them."""
+    if not isinstance(content, Mapping):
+        raise ValueError(f"{content!r:.80} stands where names and values should")
     for name, kind in kinds.items():
         value = content[name]
-        # Tables hold 64 bits.
-        if not isinstance(value, kind) or (isinstance(value, int) and abs(value) >= 2**63):
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise ValueError(f"{name} is {value!r:.80}")
+
+
+def _expect_plain(name: str, value: Any) -> None:
+    """Refuses values that no file of eligrad holds, and that tables and pages cannot show."""
+    if isinstance(value, str):
+        _expect_text(name, value)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name} is {value}")
+    elif isinstance(value, int) and abs(value) >= 2**63:  # tables hold 64 bits
+        raise ValueError(f"{name} is {value!r:.80}")
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            _expect_text("a name", key)
+            _expect_plain(key, each)
+    elif isinstance(value, list):
+        for each in value:
+            _expect_plain(name, each)
+
+
+def _expect_text(name: str, text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name} is {text!r:.80}, which is no text") from error
 
 
 def _step_reached(folder: Path) -> int:
     """That of the newest checkpoint."""
     names = (path.stem.rpartition("-")[2] for path in folder.glob("checkpoint-*.npz"))
-    return max((int(name) for name in names), default=0)
+    return max((int(name) for name in names if name.isdecimal() and len(name) == 12), default=0)

@@ -56,7 +56,7 @@ def area(returns: Shaped[np.ndarray, "episodes"], lengths: Shaped[np.ndarray, "e
 
     Only steps of episodes that ended count; NaN without any.
     """
-    return float(np.average(_double(returns), weights=lengths)) if returns.size else np.nan
+    return float(np.average(_double(returns), weights=lengths)) if np.sum(lengths) else np.nan
 
 
 def final(
@@ -82,8 +82,10 @@ def mean_and_error(
     """Mean over runs, the first axis, and its standard error; NaN where too few runs are there."""
     runs, values = len(values), _double(values)
     unknown = np.full(values.shape[1:], np.nan)
-    means = values.mean(axis=0) if runs else unknown
-    errors = values.std(axis=0, ddof=1) / np.sqrt(runs) if runs > 1 else unknown
+    # Runs that diverge may have returns whose squares overflow.
+    with np.errstate(over="ignore", invalid="ignore"):
+        means = values.mean(axis=0) if runs else unknown
+        errors = values.std(axis=0, ddof=1) / np.sqrt(runs) if runs > 1 else unknown
     return np.asarray(means), np.asarray(errors)
 
 

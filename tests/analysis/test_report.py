@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
+import math
+import operator
 import re
 import shlex
 import subprocess
 import sys
+import warnings
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from eligrad import cli
+from eligrad._base.errors import DamagedFileWarning
+from eligrad._base.files import read_json
 from eligrad.analysis.report import build_report, write_report
 from eligrad.analysis.report.commands import commands
 from eligrad.analysis.report.data import FIGURES, POINTS, report_data
 from eligrad.cli import train as cli_train
+from eligrad.runs.folder import RunFolder
 from eligrad.training import train
 from tests.analysis.made_runs import SESSION, Made, made
 from tests.engines import tiny
+from tests.runs.altered import write_run
 
 ROUNDED = {"rtol": 0.6 * 10.0 ** (1 - FIGURES)}
 ROOT = Path(__file__).parent.parent.parent
@@ -334,6 +345,102 @@ def test_refusals(tmp_path, capsys):
         assert leaving.value.code == 2
         assert "eligrad report:" in capsys.readouterr().err
     assert {each.name for each in tmp_path.iterdir()} == {"empty", "begun"}
+
+
+@pytest.fixture
+def good_and_bad(tmp_path):
+    """Two runs; the test spoils the second."""
+    for name in ("good", "bad"):
+        folder = RunFolder(write_run(tmp_path / name))
+        folder.write_config(folder.config | {"sessions": [SESSION]})
+    return tmp_path
+
+
+def reported(store: Path) -> set[str]:
+    """The runs on the page, without seeds; a run that is not there is named in a warning."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        page = write_report(store, store / "report.html").read_text(encoding="utf-8")
+    found = {run["run"].partition("#")[0] for run in embedded(page)["runs"]}
+    assert all(each.category is DamagedFileWarning for each in caught)
+    told = " ".join(str(each.message) for each in caught)
+    assert all(name in found or f"/{name}" in told for name in ("good", "bad"))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("file", "place", "value"),
+    [
+        ("config.json", ("plan", "settings", "lam"), math.nan),
+        ("config.json", ("plan", "env"), "half \ud800 a pair"),
+        ("config.json", ("plan", "steps"), 0),
+        ("config.json", ("plan", "settings", "lam"), {"a": 1}),
+        ("config.json", ("sessions", 0, "started"), 2026),
+        ("config.json", ("sessions", 0, "versions"), ["jax"]),
+        ("config.json", ("sessions",), {"started": ""}),
+        ("summary.json", ("seeds", 0, "return_last"), "much"),
+        ("summary.json", ("seeds", 1, "return_area"), math.inf),
+        ("summary.json", ("seeds",), []),
+        ("summary.json", ("steps",), True),
+    ],
+)
+def test_a_bad_run_is_left_out_by_name(good_and_bad, file, place, value):
+    content = read_json(good_and_bad / "bad" / file)
+    *way, last = place
+    functools.reduce(operator.getitem, way, content)[last] = value
+    (good_and_bad / "bad" / file).write_text(json.dumps(content))
+    assert reported(good_and_bad) == {"good"}
+
+
+@pytest.mark.parametrize("name", ["config.json", "summary.json"])
+def test_whatever_one_run_says_the_others_are_reported(good_and_bad, name):
+    """Any value in the place of any other, in a file without a seal."""
+    path = good_and_bad / "bad" / name
+    right = read_json(path)
+    places = [place for place, _ in leaves(right)]
+    anything = st.sampled_from(
+        [math.nan, -math.inf, "\ud800", None, [], {}, -1, 0, True, 2**70, 1e308, "x", [1, 2], [[]]]
+    )
+
+    @settings(max_examples=15, deadline=None)
+    @given(place=st.sampled_from(places), value=anything)
+    def check(place, value):
+        content = copy.deepcopy(right)
+        functools.reduce(operator.getitem, place[:-1], content)[place[-1]] = value
+        path.write_text(json.dumps(content))
+        assert "good" in reported(good_and_bad)
+
+    check()
+
+
+def leaves(content, place=()):
+    """All places in nested lists and dictionaries, those of whole ones too."""
+    if place:
+        yield place, content
+    keys = (
+        content
+        if isinstance(content, dict)
+        else range(len(content))
+        if isinstance(content, list)
+        else ()
+    )
+    for key in keys:
+        yield from leaves(content[key], (*place, key))
+
+
+def test_a_return_beyond_all_squares_is_reported(good_and_bad):
+    path = good_and_bad / "bad" / "summary.json"
+    content = read_json(path)
+    content["seeds"][0]["return_last"] = 1e308
+    path.write_text(json.dumps(content))
+    assert reported(good_and_bad) == {"good", "bad"}
+
+
+def test_a_run_with_damaged_metrics_is_left_out_by_name(good_and_bad):
+    """It has a summary, but no curve can be drawn: it is not shown as one without episodes."""
+    part = next((good_and_bad / "bad" / "metrics" / "episodes").iterdir())
+    part.write_bytes(part.read_bytes()[:-9])
+    assert reported(good_and_bad) == {"good"}
 
 
 def test_the_wheel_has_what_the_page_is_made_of(tmp_path):

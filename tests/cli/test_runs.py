@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -10,6 +11,8 @@ import pytest
 
 from eligrad.cli import runs as cli_runs
 from eligrad.cli import sweep as cli_experiments
+from eligrad.runs.config import read_config
+from eligrad.runs.folder import RunFolder
 from eligrad.sweeps import worker
 from tests.sweeps.small_sweeps import Inline, quick_training
 
@@ -55,6 +58,49 @@ def test_rm_asks_first(store, capsys, monkeypatch):
     assert [path.name for path in store.iterdir()] == ["r1"]
     assert cli_runs.main(["rm", "--yes", str(store / "r0")]) == 2
     assert "is no run" in capsys.readouterr().err
+
+
+def test_rm_leaves_a_run_that_is_being_trained(store, capsys):
+    with RunFolder(store / "r0").held():
+        assert cli_runs.main(["rm", "--yes", str(store / "r0")]) == 2
+    assert "r0 is being trained by another process; stop it first" in capsys.readouterr().err
+    assert (store / "r0" / "config.json").is_file()
+    assert cli_runs.main(["rm", "--yes", str(store / "r0")]) == 0
+
+
+def test_rm_of_a_link_removes_the_link_alone(store, capsys):
+    (store / "link").symlink_to(store / "r0")
+    with RunFolder(store / "r0").held():
+        assert cli_runs.main(["rm", "--yes", str(store / "link")]) == 2
+    assert cli_runs.main(["rm", "--yes", str(store / "link")]) == 0
+    assert sorted(path.name for path in store.iterdir()) == ["r0", "r1"]
+    assert (store / "r0" / "config.json").is_file()
+    assert f"removed {store / 'link'}" in capsys.readouterr().out
+
+
+def test_names_are_printed_escaped(store, capsys):
+    """A name may be anything: it moves no cursor, begins no line and stops no listing."""
+    hostile = "A\x1b[2J\n2 runs, 2 finished\u202e\x9b1m"
+    folder = (store / "r0").rename(store / "r\x1b[31m\n0")
+    config = read_config(folder)
+    config["plan"]["env"] = hostile
+    RunFolder(folder).write_config(config)
+    for command in (
+        ["ls", str(store)],
+        ["show", str(folder)],
+        ["diff", str(folder), str(store / "r1")],
+    ):
+        assert cli_runs.main(command) == 0
+        told = capsys.readouterr().out
+        assert all(line.isprintable() for line in told.split("\n"))
+        assert "A\\x1b[2J\\n2 runs" in told or "A\\u001b[2J\\n2 runs" in told
+    os.rename(folder, os.fsencode(store) + b"/r\xff0")
+    assert cli_runs.main(["ls", str(store)]) == 0
+    told = capsys.readouterr()
+    assert "1 runs, 1 finished" in told.out
+    assert "r\\udcff0 cannot be read and is left out" in told.err
+    assert cli_runs.main(["rm", "--yes", str(store / "no\x1b[2J\nrun")]) == 2
+    assert "no\\x1b[2J\\nrun is no run" in capsys.readouterr().err
 
 
 def test_a_damaged_run_is_named_and_the_others_listed(store, capsys):

@@ -34,7 +34,7 @@ def _settings(agent: str, configuration: Mapping[str, Any]) -> list[str]:
     """Options for what differs from the agent's own settings."""
     settings, steps = dict(configuration["settings"]), configuration["steps"]
     words = []
-    if "exploration_steps" in settings:
+    if isinstance(settings.get("exploration_steps"), (int, float)):
         fraction = settings.pop("exploration_steps") / steps
         fraction = round(fraction, 12)  # 0.30000000000000004 was 0.3
         if fraction != EXPLORATION_FRACTION:

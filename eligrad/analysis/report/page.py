@@ -1,4 +1,4 @@
-"""The page: shell, style, scripts and data in one file."""
+"""Writes the page: HTML, style, scripts and data in one file."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from eligrad._base.files import replacing
+from eligrad._base.text import printable
 from eligrad.analysis.frames import Table, require
-from eligrad.analysis.load import load_episodes, load_runs
+from eligrad.analysis.load import metric_frame, run_frame
 from eligrad.analysis.report.data import Configs, report_data
 from eligrad.runs.records import scan
 
@@ -22,34 +23,44 @@ SCRIPTS = ("chart.js", "curves.js", "tables.js", "page.js")
 
 
 def write_report(store: str | Path, out: str | Path, title: str | None = None) -> Path:
-    """Writes the report of all runs in a folder to one HTML file, and returns its path."""
+    """Writes the report of all runs in a folder to one HTML file, and returns its path.
+
+    A run that cannot be read is named in a warning and left out.
+    """
     store, out = Path(store), Path(out)
     if not out.resolve().parent.is_dir():
         raise FileNotFoundError(f"out is {out}; there is no folder {out.resolve().parent}")
-    runs = load_runs(store)
-    if runs.empty:
+    # Once: a run that is being trained changes from one look to the next.
+    records = scan(store)
+    if not records:
         raise ValueError(f"{store} holds no runs; a folder that eligrad trained into is accepted")
+    if not any(record.step for record in records):
+        raise ValueError(f"{store} holds no metrics yet: no run in it has reached a checkpoint")
+    episodes, records = metric_frame(records, "episodes")
+    if not records:
+        raise ValueError(f"{store} holds no run whose metrics can be read")
     configs = {
         record.run: {
             "configuration": dataclasses.asdict(record.configuration),
             "sessions": record.sessions,
         }
-        for record in scan(store)
+        for record in records
     }
-    episodes = load_episodes(store)
-    if "step" not in episodes:
-        raise ValueError(f"{store} holds no metrics yet: no run in it has reached a checkpoint")
-    page = build_report(runs, episodes, configs, title or store.resolve().name)
+    heading = title or printable(store.resolve().name)
+    page = build_report(run_frame(records), episodes, configs, heading)
     with replacing(out) as partial:
         partial.write_text(page, encoding="utf-8")
     return out
 
 
 def build_report(runs: Table, episodes: Table, configs: Configs, title: str = "Runs") -> str:
-    """The report as HTML that needs nothing but itself.
+    """The report as HTML that needs no other file.
 
-    `runs` and `episodes` are tables as `load_runs` and `load_episodes` give them; `configs` has for
-    each run its "configuration" and its "sessions".
+    Args:
+        runs: A data frame as `load_runs` gives it.
+        episodes: A data frame as `load_episodes` gives it.
+        configs: For each run its "configuration" and its "sessions".
+        title: The heading of the page.
     """
     require(runs, ["run", "agent", "title", "env", "seed", "steps", "config_hash"], "runs")
     style, script = _file("page.css"), "\n".join(_file(name) for name in SCRIPTS)

@@ -1,0 +1,32 @@
+"""What commands say of errors and warnings."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from eligrad._base.errors import DamagedFileWarning
+from eligrad._base.text import printable
+
+
+def run(command: str, action: Callable[[], int]) -> int:
+    """Runs a command and returns its exit code; errors and warnings are one line each, once."""
+
+    said = set()
+
+    def say(message: Any, *_: object) -> None:
+        text = printable(str(message))
+        if text not in said:
+            print(f"eligrad {command}: {text}", file=sys.stderr)
+        said.add(text)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DamagedFileWarning)
+        warnings.showwarning = say
+        try:
+            return action()
+        except (ValueError, OSError) as error:
+            say(error)
+            return 2
