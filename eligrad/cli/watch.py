@@ -1,20 +1,23 @@
-"""`eligrad watch`: a view in the terminal of a run that another process trains. It only reads."""
+"""`eligrad watch`: live view of a running training in the terminal. It only reads files."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
-import json
 import shutil
 import sys
+import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import tyro
 
-from eligrad.agents import TITLES
+from eligrad._base.text import printable
+from eligrad.agents.registry import title_of
+from eligrad.cli import messages
 from eligrad.runs.config import Plan, plan_in_file
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import CHUNKS, Tables
@@ -30,47 +33,43 @@ WIDEST, ROWS = 72, 9
 class Watch:
     """Live view of a running training: progress, learning curve, metrics, divergence.
 
-    Metrics are written at checkpoints only, a twentieth of the steps apart, unless the run was
-    begun with another --checkpoint-every. Ends with the run, or by Ctrl-C, which the run does not
-    notice.
+    A run writes its metrics at checkpoints only, by default twenty times (--checkpoint-every of
+    `eligrad train`). The view ends with the run, or by Ctrl-C, which does not affect the run.
     """
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder."""
     once: bool = False
-    """Print the present state once; so it is, too, where the output is no terminal."""
+    """Print the present state and end; this is also done if the output is no terminal."""
     every: float = 2.0
-    """Seconds between two looks."""
+    """Seconds between two updates of the view."""
 
 
 def main(arguments: list[str]) -> int:
     """Shows what the arguments ask for; returns the exit code."""
     command = tyro.cli(Watch, prog="eligrad watch", args=arguments)
     try:
-        if not command.every > 0:
-            raise ValueError(f"--every is {command.every}; a number above 0 is accepted")
-        if not (command.run / "config.json").is_file():
-            raise FileNotFoundError(f"{command.run} is no run: it has no config.json")
-        return _watch(command)
-    except (ValueError, OSError) as error:
-        print(f"eligrad watch: {error}", file=sys.stderr)
-        return 2
+        return messages.run("watch", lambda: _watch(command))
     except KeyboardInterrupt:
         return 0
 
 
 def _watch(command: Watch) -> int:
+    if not command.every > 0:
+        raise ValueError(f"--every is {command.every}; a number above 0 is accepted")
+    if not (command.run / "config.json").is_file():
+        raise FileNotFoundError(f"{command.run} is no run: it has no config.json")
     live = sys.stdout.isatty() and not command.once
     view, drawn = None, 0
     while True:
-        # Files come, go and are replaced meanwhile: the next look finds what this one missed.
+        # Files come, go and are replaced meanwhile: the next update finds what this one missed.
         try:
             view = read(command.run)
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError):
             if view is None and not live:
                 raise
             if not command.run.is_dir():
-                print(f"{command.run} is gone")
+                print(f"{printable(str(command.run))} was removed")
                 return 0
         if view is not None:
             size = shutil.get_terminal_size()
@@ -86,16 +85,16 @@ def _watch(command: Watch) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class View:
-    """What the files of a run say at one moment."""
+    """What the files of a run say at one time."""
 
     plan: Plan
     tables: Tables
     step: int
-    """The last step that metrics were written of."""
+    """The last step with metrics."""
     written: float | None
-    """When, in seconds since the epoch; None before the first time."""
+    """When they were written, in seconds since the epoch; None if there are none yet."""
     state: str
-    """training, finished or stopped, as far as files can tell."""
+    """training, finished or stopped, as far as files show it."""
 
     @property
     def ended(self) -> bool:
@@ -104,40 +103,46 @@ class View:
 
 
 def read(run: Path) -> View:
-    """The present state of a run folder; OSError or ValueError where a file is just replaced."""
+    """The present state of a run folder; OSError or ValueError if a file is just being replaced."""
     folder = RunFolder(run)
     plan = plan_in_file(folder.config["plan"], run / "config.json")
-    tables = folder.tables()
+    # A run writes episodes before the chunk that they belong to. So all episodes up to the last
+    # chunk that is there now can be read, however long it takes; later ones are for the next view.
+    parts = folder.parts("chunks")
+    tables = folder.tables(until=int(parts[-1].stem) if parts else 0)
     step = int(np.max(np.asarray(tables.chunks["step"]), initial=0))
-    parts = list((run / "metrics" / "chunks").glob("*.parquet"))
-    written = max((part.stat().st_mtime for part in parts), default=None)
-    return View(plan, tables, step, written, _state(run, plan))
+    written = parts[-1].stat().st_mtime if parts else None
+    return View(plan, tables, step, written, _state(folder, plan))
 
 
-def _state(run: Path, plan: Plan) -> str:
-    summary = run / "summary.json"
+def _state(folder: RunFolder, plan: Plan) -> str:
     try:
-        content = json.loads(summary.read_text(encoding="utf-8"))
+        summary = folder.summary
     except FileNotFoundError:
         return "training"
-    if content["finished"] and content["steps"] >= plan.steps:
+    if summary["finished"] and summary["steps"] >= plan.steps:
         return "finished"
-    # Who goes on with a run begins by writing its config.
-    resumed = (run / "config.json").stat().st_mtime > summary.stat().st_mtime
-    return "training" if resumed else "stopped"
+    # Resuming a run begins with writing its config.
+    config, written = (folder.path / name for name in ("config.json", "summary.json"))
+    return "training" if config.stat().st_mtime > written.stat().st_mtime else "stopped"
 
 
 def describe(view: View, now: float, columns: int, rows: int) -> list[str]:
-    """The view in lines of text, no wider and, as far as the curve may shrink, no longer."""
+    """The view as lines of at most so many columns; the curve has the rows that text leaves it."""
     plan, count = view.plan, len(view.plan.seeds)
-    agent = TITLES[plan.agent] if plan.agent else "an agent"
-    head = f"{agent} on {plan.env or 'an environment made by hand'}"
+    head = f"{title_of(plan.agent)} on {plan.env or 'an environment made by hand'}"
     head += f", {count} seeds" if count > 1 else f", seed {plan.seeds[0]}"
-    lines = [f"{head}: {view.state}", *_progress(view, now, columns), ""]
-    below = ["", *_diagnostics(view, columns), _divergence(view)]
-    room = max(3, min(ROWS, rows - len(lines) - len(below) - 4))
-    lines += [*_curve(view, min(columns, WIDEST), room), *below]
-    return [line[:columns] for line in lines]
+    above = [f"{head}: {view.state}", *_progress(view, now, columns), "", _heading(view)]
+    below = ["", _metrics(view), _divergence(view)]
+    above, below = (
+        [part for line in lines for part in _wrapped(line, columns)] for lines in (above, below)
+    )
+    room = max(3, min(ROWS, rows - len(above) - len(below) - 2))
+    return [*above, *_curve(view, min(columns, WIDEST), room), *below]
+
+
+def _wrapped(line: str, columns: int) -> list[str]:
+    return textwrap.wrap(printable(line), columns, subsequent_indent="  ") or [""]
 
 
 def _progress(view: View, now: float, columns: int) -> list[str]:
@@ -148,8 +153,8 @@ def _progress(view: View, now: float, columns: int) -> list[str]:
     bar = "█" * full + "░" * (width - full)
     lines = [f"{bar} {100 * share:3.0f} %  step {view.step:,} of {plan.steps:,}"]
     if view.written is None:
-        begun = f"metrics come with the first checkpoint, at step {plan.checkpoint_every:,}"
-        return [*lines, begun]
+        first = f"metrics come with the first checkpoint, at step {plan.checkpoint_every:,}"
+        return [*lines, first]
     first = np.asarray(chunks["run"]) == 0
     seconds, rates = (np.asarray(chunks[name])[first] for name in ("seconds", "steps_per_second"))
     # The first chunk is compiling for the most part.
@@ -169,21 +174,37 @@ def _progress(view: View, now: float, columns: int) -> list[str]:
     return [*lines, line, last]
 
 
+def _heading(view: View) -> str:
+    """What the curve shows, and where it is now."""
+    if not len(view.tables.episodes):
+        return "no episode has ended yet"
+    several = len(view.plan.seeds) > 1
+    ends = [final(step, returns, view.step) for step, returns in _episodes(view)]
+    last, spread = _over_seeds(np.array(ends)[:, None])
+    error = f" ± {spread[0]:.4g}" if several and np.isfinite(spread[0]) else ""
+    now = f"{last[0]:.4g}{error}" if np.isfinite(last[0]) else "none"
+    about = "● mean, ░ standard error over seeds" if several else "● mean"
+    return f"episode return {now} in the last tenth ({about})"
+
+
+def _episodes(view: View) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """For each seed the steps that ended its episodes, and their returns."""
+    run, step, returns = (
+        np.asarray(view.tables.episodes[name]) for name in ("run", "step", "return")
+    )
+    for place in range(len(view.plan.seeds)):
+        mine = run == place
+        yield step[mine], returns[mine]
+
+
 def _curve(view: View, columns: int, rows: int) -> list[str]:
     """Mean return over the steps as dots, the standard error over seeds as a band."""
-    episodes = {name: np.asarray(view.tables.episodes[name]) for name in ("run", "step", "return")}
-    count, steps = len(view.plan.seeds), view.plan.steps
-    if not len(episodes["run"]):
-        return ["no episode has ended yet"]
-    margin = 10
+    if not len(view.tables.episodes):
+        return []
+    steps, margin = view.plan.steps, 10
     grid = even_grid(steps, columns - margin)
-    ends, returns = [], []
-    for run in range(count):
-        mine = episodes["run"] == run
-        at, got = episodes["step"][mine], episodes["return"][mine]
-        returns.append(align(at, got, grid, view.step))
-        ends.append(final(at, got, view.step))
-    mean, error = _over_seeds(np.stack(returns))
+    each = [align(step, returns, grid, view.step) for step, returns in _episodes(view)]
+    mean, error = _over_seeds(np.stack(each))
     low, high = mean - error, mean + error
     known = np.isfinite(low) & np.isfinite(high)
     bottom, top = (low[known].min(), high[known].max()) if known.any() else (0.0, 1.0)
@@ -199,16 +220,11 @@ def _curve(view: View, columns: int, rows: int) -> list[str]:
         canvas[row(mean[x]), x] = "●"
     labels = {0: top, rows // 2: top - (top - bottom) * (rows // 2) / (rows - 1), rows - 1: bottom}
     ticks = [f"{labels[y]:>8.4g} ┤" if y in labels else f"{'':>8} │" for y in range(rows)]
-    last, spread = _over_seeds(np.array(ends)[:, None])
-    over = f" ± {spread[0]:.4g}" if count > 1 and np.isfinite(spread[0]) else ""
-    about = "mean (●) ± standard error (░) over seeds" if count > 1 else "mean (●)"
-    now = f"{last[0]:.4g}{over} in the last tenth" if np.isfinite(last[0]) else "none lately"
     end = f"{steps:,} steps"
     return [
-        f"return of an episode, {about}: {now}",
         *(tick + "".join(line) for tick, line in zip(ticks, canvas, strict=True)),
         f"{'':>8} └" + "─" * len(grid),
-        f"{'':>{margin}}0{end:>{max(len(end), len(grid) - 1)}}",
+        f"{'':>{margin}}0{end:>{max(len(end), len(grid) - 1)}}"[:columns],
     ]
 
 
@@ -219,8 +235,8 @@ def _over_seeds(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.where(np.isnan(error), 0.0, error)
 
 
-def _diagnostics(view: View, columns: int) -> list[str]:
-    """The newest chunk's numbers, averaged over seeds, in as many lines as they need."""
+def _metrics(view: View) -> str:
+    """The newest chunk's numbers, averaged over seeds."""
     chunks = view.tables.chunks
     newest = chunks.filter(np.asarray(chunks["step"]) == view.step)
     words = []
@@ -230,13 +246,7 @@ def _diagnostics(view: View, columns: int) -> list[str]:
         numbers = np.asarray(newest[name].drop_null(), np.float64)
         if numbers.size:
             words.append(f"{name.replace('_', ' ')} {_mean(numbers):.4g}")
-    lines: list[str] = []
-    for word in words:
-        if lines and len(lines[-1]) + 2 + len(word) <= columns:
-            lines[-1] += f", {word}"
-        else:
-            lines.append(word)
-    return lines
+    return ", ".join(words)
 
 
 def _mean(numbers: np.ndarray) -> float:
@@ -245,11 +255,11 @@ def _mean(numbers: np.ndarray) -> float:
 
 
 def _divergence(view: View) -> str:
-    chunks: Any = view.tables.chunks.select(["run", "seed", "diverged_step"]).to_pylist()
+    chunks = view.tables.chunks
+    diverged = chunks.filter(chunks["diverged_step"].is_valid())
     since: dict[int, tuple[int, int]] = {}
-    for row in chunks:
-        if row["diverged_step"] is not None:
-            since.setdefault(row["run"], (row["seed"], row["diverged_step"]))
+    for row in diverged.select(["run", "seed", "diverged_step"]).to_pylist():
+        since.setdefault(row["run"], (row["seed"], row["diverged_step"]))
     if not since:
         return "no seed has diverged"
     which = ", ".join(f"seed {seed} at step {step:,}" for seed, step in since.values())
@@ -257,7 +267,7 @@ def _divergence(view: View) -> str:
 
 
 def _span(seconds: float) -> str:
-    """A length of time for people."""
+    """A number of seconds in words."""
     seconds = round(seconds)
     if seconds < 60:
         return f"{seconds} s"
