@@ -61,13 +61,8 @@ class Simulators:
         self._copies.close()
 
 
-def share(packed: bytes, index: int, count: int) -> bytes:
-    """The simulators of one run out of `count`, packed; each run has as many."""
-    return share_of(packed, index, 1, count)
-
-
 def share_of(packed: bytes, first: int, runs: int, count: int) -> bytes:
-    """The simulators of that many runs, from the `first` on, out of `count`."""
+    """The simulators of that many runs, from the `first` on, out of `count`, packed."""
     snapshots = _unpack(packed) if packed else []
     each = len(snapshots) // count
     return _pack(snapshots[first * each : (first + runs) * each])

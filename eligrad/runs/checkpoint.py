@@ -57,22 +57,15 @@ def save(path: Path, tree: Any, header: dict[str, Any]) -> None:
     """Writes all leaves of `tree`, and a `header` of JSON values, to one file."""
     leaves = _named_leaves(tree)
     dtypes = {name: str(_dtype(leaf)) for name, leaf in leaves.items()}
-    write(path, {name: _array(leaf) for name, leaf in leaves.items()}, dtypes, header)
-
-
-def write(
-    path: Path, arrays: dict[str, np.ndarray], dtypes: dict[str, str], header: dict[str, Any]
-) -> None:
-    """Writes leaves that are arrays already, by name; `dtypes` are what they were before that."""
     about = {"format": FORMAT, "header": header, "leaves": dtypes}
     with replacing(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive:
         text = json.dumps(about, ensure_ascii=False, allow_nan=False)
         # Not `writestr`, which would write the hour: the same content is the same file.
         with archive.open(_HEADER, "w") as member:
             member.write(text.encode())
-        for name, array in arrays.items():
+        for name, leaf in leaves.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, allow_pickle=False)
+                np.lib.format.write_array(member, _array(leaf), allow_pickle=False)
 
 
 def load(path: Path, like: Any) -> tuple[Any, dict[str, Any]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from eligrad._base.errors import DamagedFileError
 from eligrad._base.files import checksum, damage, inside, read_json, write_json
+from eligrad.runs.config import read_config
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import LARGEST_PART
 
@@ -14,10 +15,9 @@ _CHECKSUMS = "checksums.json"
 
 def write_checksums(folder: Path) -> None:
     """Writes `checksums.json`, with the SHA-256 of every file in a run folder."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    write_json(
-        folder / _CHECKSUMS, {path.relative_to(folder).as_posix(): checksum(path) for path in files}
-    )
+    written = folder / _CHECKSUMS
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != written)
+    write_json(written, {path.relative_to(folder).as_posix(): checksum(path) for path in files})
 
 
 def what_is_wrong(folder: Path, below: str = "") -> str | None:
@@ -37,6 +37,8 @@ def what_is_wrong(folder: Path, below: str = "") -> str | None:
                 return wrong
     except ValueError as error:
         return str(error)
+    except (KeyError, TypeError, AttributeError) as error:
+        return f"{folder} is damaged: {error!r}"
     return None
 
 
@@ -44,16 +46,15 @@ def _checksums(folder: Path) -> dict[str, str]:
     try:
         sums = read_json(folder / _CHECKSUMS)
     except FileNotFoundError:
-        return RunFolder(folder).checksums()
+        return RunFolder(folder).last_header().get("metrics", {})
     if not isinstance(sums, dict):
         raise DamagedFileError(f"{folder / _CHECKSUMS} is damaged: it holds no checksums")
-    return RunFolder(folder).checksums() if _was_resumed(folder, sums) else sums
-
-
-def _was_resumed(folder: Path, sums: dict[str, str]) -> bool:
-    """Whether a session of training came after the checksums: it begins by writing the config."""
     config = folder / "config.json"
     if not config.is_file() or sums.get(config.name) in (None, checksum(config)):
-        return False
-    read_json(config)  # another session leaves a whole seal, damage does not
-    return True
+        return sums
+    # Training went on since, which begins by writing the config: whole, and of the same runs.
+    plan, header = read_config(folder)["plan"], RunFolder(folder).last_header()
+    saved = header.get("config", {}).get("plan", plan)
+    if any(plan.get(name) != saved[name] for name in ("agent", "settings", "env", "seeds")):
+        raise DamagedFileError(f"{config} is damaged: it is another run's")
+    return header.get("metrics", {})

@@ -288,12 +288,12 @@ class RunFolder:
     def _is_part(self, file: Path) -> bool:
         return _PART.fullmatch(file.relative_to(self.path).as_posix()) is not None
 
-    def checksums(self) -> dict[str, str]:
-        """Those of the metrics, by file, as the newest sound checkpoint knows them."""
+    def last_header(self) -> dict[str, Any]:
+        """The header of the newest sound checkpoint; empty where there is none."""
         for newest in reversed(self.checkpoints()):
             # Damaged, or replaced by a newer one at this very moment.
             with contextlib.suppress(CheckpointError, FileNotFoundError):
-                return checkpoint.read_header(newest).get("metrics", {})
+                return checkpoint.read_header(newest)
         return {}
 
 

@@ -48,9 +48,8 @@ class Report:
     @property
     def unfinished(self) -> int:
         """Runs that are not there, and have not failed."""
-        store = Store(self.store)
-        missing = [run for run in self.runs if not store.is_finished(run)]
-        return sum(run.name not in self.failures for run in missing)
+        finished = Store(self.store).finished()
+        return sum(run.name not in finished and run.name not in self.failures for run in self.runs)
 
 
 def run_sweep(
@@ -117,8 +116,8 @@ class _Driver:
         self.store, self.runs, self.executor = store, tuple(runs), executor
         self.setup = None if setup is None else str(setup)
         self.interruption = interruption
-        store.tidy()
         self.notes = store.set_damaged_aside(runs)
+        store.tidy()
         # One that failed in an earlier sweep has had its first attempt.
         self.attempts = {run.name: ATTEMPTS - store.has_failed(run) for run in self.runs}
         self.failures: dict[str, str] = {}
@@ -157,11 +156,8 @@ class _Driver:
 
     def _unfinished(self) -> list[Run]:
         """Runs that are neither there nor given up."""
-        return [
-            run
-            for run in self.runs
-            if run.name not in self.failures and not self.store.is_finished(run)
-        ]
+        done = self.store.finished().keys() | self.failures.keys()
+        return [run for run in self.runs if run.name not in done]
 
     def _start(self) -> None:
         if self.executor.room() < 1:
@@ -176,27 +172,32 @@ class _Driver:
             self.executor.start(Task(str(self.store.path), job, self.setup))
 
     def _plan(self) -> list[Job]:
-        """Jobs that somebody began and nobody has, as they were left; then new ones."""
-        missing = {run.name: run for run in self._unfinished()}
-        for job in self.running.values():
-            for run in job.runs:
-                missing.pop(run.name, None)
-        left_behind = []
-        for job in self.store.jobs():
-            names = [run.name for run in job.runs]
-            if job.id not in self.running and any(name in missing for name in names):
-                if not self.store.is_claimed(job):
-                    left_behind.append(job)
+        """Jobs to go on with from their checkpoint, runs that failed before, each alone, the rest.
+
+        A job in the store goes on only if this sweep asked for each of its runs.
+        """
+        running = {run.name for job in self.running.values() for run in job.runs}
+        missing = {run.name: run for run in self._unfinished() if run.name not in running}
+        jobs = []
+        for job, names in self.store.jobs().items():
+            if job in self.running or missing.keys().isdisjoint(names):
+                continue
+            if self.store.is_claimed(job):  # another sweep trains it
                 for name in names:
                     missing.pop(name, None)
-        fresh = make_jobs(
-            list(missing.values()), self.executor.workers, divide=self.executor.divide
-        )
-        return [*left_behind, *fresh]
+            elif missing.keys() >= set(names):
+                jobs.append(Job(tuple(missing.pop(name) for name in names)))
+        alone = [
+            missing.pop(run.name) for run in list(missing.values()) if self.store.has_failed(run)
+        ]
+        jobs += Job(tuple(alone)).alone()
+        fresh = list(missing.values())
+        return jobs + make_jobs(fresh, self.executor.workers, divide=self.executor.divide)
 
     def _ended(self, job: Job, outcome: Outcome) -> None:
         del self.running[job.id]
-        self.plan_again_at = 0.0
+        # A job that another sweep trains is no hurry.
+        self.plan_again_at = time.monotonic() + WAIT if outcome.kind == "taken" else 0.0
         for note in outcome.notes:
             self.notes.append(note)
             self.bar.say(note)
@@ -209,14 +210,17 @@ class _Driver:
     def _failed(self, job: Job, trace: str) -> None:
         for run in job.runs:
             self.store.record_failure(run, trace)
-            # A job that another sweep left behind may hold runs that this one does not want.
-            self.attempts[run.name] = self.attempts.get(run.name, ATTEMPTS) - 1
-            if self.attempts[run.name] <= 0:
-                self.failures[run.name] = trace
+            self.attempts[run.name] -= 1
+        names = [run.name for run in job.runs]
+        given_up = [name for name in names if self.attempts[name] <= 0]
+        if given_up and len(names) > 1:  # one of them may be bad, and the others not
+            self.store.drop(job)
+            self.attempts |= dict.fromkeys(names, 1)
+            given_up = []
+        self.failures |= dict.fromkeys(given_up, trace)
+        next_step = "given up" if given_up else "tried once more"
         last_line = trace.strip().rpartition("\n")[2]
-        given_up = all(run.name in self.failures for run in job.runs)
-        what_next = "given up" if given_up else "tried once more"
-        self.bar.say(f"{_counted(len(job.runs))} failed and {what_next}: {last_line}")
+        self.bar.say(f"{_counted(len(job.runs))} failed and {next_step}: {last_line}")
 
 
 def _full(message: str, store: Path) -> str:
@@ -249,7 +253,8 @@ class _Bar:
             return
         if running and time.monotonic() - self._shown_at < self._bar.mininterval:
             return
-        finished = [run for run in self._runs if store.is_finished(run)]
+        done = store.finished()
+        finished = [run for run in self._runs if run.name in done]
         steps = sum(run.configuration.steps for run in finished)
         steps += sum(len(job.runs) * _saved_step(store, job) for job in running)
         if self._first:  # what was there already says nothing about the speed

@@ -1,13 +1,14 @@
-"""The shared side of a store: who trains what, and how finished work takes its place.
+"""The store of a sweep: finished runs, jobs that are being trained, and failures.
 
-    STORE/runs/<configuration hash>-s<seed>/    finished runs, one folder each
-    STORE/jobs/<id>/                            a program on its way: job.json, program/, outbox/
-    STORE/jobs/<id>.lock                        held by whoever trains it, freed when that one dies
-    STORE/failures/<run>.json                   what went wrong, with its traceback
-    STORE/logs/<id>.log                         what a worker printed
+    STORE/runs/<job>/           a finished job: one run folder with all its runs
+    STORE/jobs/<job>/           a job that is being trained: job.json, and its run folder program/
+    STORE/jobs/<job>.lock       locked by the process that trains the job, until that process ends
+    STORE/failures/<run>.json   why a run failed, with its traceback
+    STORE/logs/<job>.log        what the workers of a job printed
 
-A run belongs to at most one job. What a job leaves behind is built in its `outbox/` and marked as
-ready; from then on anyone can deliver it, by renaming. Nothing is ever seen half.
+A finished job takes its place in `runs/` by one rename. Runs are found by what the `config.json` of
+a folder says, whatever the folder is called. Nothing in a store is executed, and nothing is trained
+because a store asks for it.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ import numpy as np
 
 from eligrad._base.errors import DamagedFileError, DamagedFileWarning
 from eligrad._base.files import read_json, write_json
-from eligrad.runs.checksums import what_is_wrong
+from eligrad.runs.checksums import what_is_wrong, write_checksums
 from eligrad.runs.configuration import Run
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import Tables
-from eligrad.runs.records import DAMAGE, FAILURES, JOBS, RUNS, read_folder, summary_of_run
+from eligrad.runs.records import DAMAGE, FAILURES, JOBS, RUNS, Record, read_folder, summary_of_run
 from eligrad.runs.summary import summarise
 from eligrad.sweeps.jobs import Job
 
-FORMAT = 1
-"""Version of the layout."""
+FORMAT = 2
+"""Version of the layout. In stores of version 1 every run has a folder of its own."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """A job that is this process's own until `release`, or until the process ends."""
+    """A job that no other process trains until `release`, or until this process ends."""
 
     job: Job
     folder: Path
@@ -49,16 +50,11 @@ class Claim:
 
     @property
     def program(self) -> Path:
-        """The run folder of the program, all its runs together."""
+        """The run folder of all runs of the job."""
         return self.folder / "program"
 
-    @property
-    def outbox(self) -> Path:
-        """Where run folders and jobs are made ready, under `runs/` and `jobs/`."""
-        return self.folder / "outbox"
-
     def release(self) -> None:
-        """Lets others have the job."""
+        """Lets other processes train the job."""
         self.lock.release()
 
 
@@ -67,176 +63,198 @@ class Store:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._read: dict[tuple[Path, int], dict[str, Record]] = {}
+        """The finished runs of each folder in `runs/`, as of the time its config was written."""
 
     def create(self) -> Store:
-        """Makes the folder, or accepts the one that is there."""
+        """Makes the folder, or accepts the store that is there."""
         about = self.path / "store.json"
+        written = FORMAT
         if about.exists():
             written = read_json(about)["format"]
-            if written != FORMAT:
+            if written not in range(1, FORMAT + 1):
                 raise ValueError(
-                    f"{self.path} is a store of format {written}; this eligrad knows {FORMAT}"
+                    f"{self.path} is a store of format {written}; this eligrad reads 1 to {FORMAT}"
                 )
-        else:
-            if self.path.exists() and not _is_empty(self.path):
-                raise FileExistsError(
-                    f"{self.path} is no store, and not empty; choose another folder for the sweep"
-                )
-            # First of all: a folder with anything else in it would not be taken for a store.
-            self.path.mkdir(parents=True, exist_ok=True)
+        elif self.path.exists() and not _is_empty(self.path):
+            raise FileExistsError(
+                f"{self.path} is no store, and not empty; choose another folder for the sweep"
+            )
+        # Written first: a folder with anything else in it is not accepted as a store.
+        self.path.mkdir(parents=True, exist_ok=True)
+        if written < FORMAT or not about.exists():
             write_json(about, {"format": FORMAT})
         for name in (RUNS, JOBS, FAILURES, "logs"):
             (self.path / name).mkdir(exist_ok=True)
         return self
 
     def log(self, job: Job) -> Path:
-        """Where a worker's words go."""
+        """The file for what a worker prints."""
         return self.path / "logs" / f"{job.id}.log"
 
     # Runs
 
-    def run_folder(self, run: Run) -> Path:
-        """Where a finished run is."""
-        return self.path / RUNS / run.name
+    def finished(self) -> dict[str, Record]:
+        """All finished runs by name, each as its folder has it now.
 
-    def is_finished(self, run: Run) -> bool:
-        """Whether a run is there; it is complete if it is."""
-        return self.run_folder(run).is_dir()
+        A run that was trained further also counts as the shorter one that it was.
+        """
+        read = {}
+        for folder in self._run_folders():
+            try:
+                as_of = folder, (folder / "config.json").stat().st_mtime_ns
+            except FileNotFoundError:
+                continue  # it was removed in the meantime
+            try:
+                read[as_of] = self._read[as_of] if as_of in self._read else _runs_in(folder)
+            except DamagedFileError as error:
+                read[as_of] = {}
+                warnings.warn(f"{error}; left out", DamagedFileWarning, stacklevel=2)
+        self._read = read
+        return {name: record for runs in read.values() for name, record in runs.items()}
 
-    def summary(self, run: Run) -> dict[str, Any] | None:
-        """What came of a run; None if it is not there. Steps after those asked for do not count."""
-        folder, steps = self.run_folder(run), run.configuration.steps
-        if not folder.is_dir():
-            return None
-        record = read_folder(folder, self.path)[0]
-        if record.configuration.steps == steps:
-            return record.summary
-        tables = RunFolder(folder).tables()
-        asked_for = Tables(*(table.filter(np.asarray(table["step"]) <= steps) for table in tables))
-        return summary_of_run(summarise(asked_for, [run.seed], steps), 0)
+    def summaries(self, runs: Iterable[Run]) -> dict[str, dict[str, Any]]:
+        """The results of these runs that are finished, by name, after the steps asked for."""
+        finished = self.finished()
+        return {
+            run.name: _summary(finished[run.name], run.configuration.steps)
+            for run in runs
+            if run.name in finished
+        }
 
     def set_damaged_aside(self, runs: Iterable[Run]) -> list[str]:
-        """Renames finished runs that are damaged; says so, and which runs were trained further."""
+        """Renames damaged folders of these runs, and folders that cannot be read.
+
+        Returns a note for each of them, and for each folder that was trained further.
+        """
+        steps = {run.name: run.configuration.steps for run in runs}
         notes = []
-        for run in runs:
-            folder = self.run_folder(run)
-            if not folder.is_dir():
-                continue
+        for folder in self._run_folders():
             try:
-                if (wrong := what_is_wrong(folder)) is not None:
+                wanted = {name: each for name, each in _runs_in(folder).items() if name in steps}
+                if wanted and (wrong := what_is_wrong(folder)) is not None:
                     raise DamagedFileError(wrong)
-                if (steps := _steps_of(folder, run)) > run.configuration.steps:
+            except DamagedFileError as error:
+                aside = _set_aside(folder)
+                notes.append(f"{error}; {folder} is renamed to {aside.name} and trained again")
+                continue
+            for name, record in wanted.items():
+                if (now := record.configuration.steps) > steps[name]:
                     notes.append(
-                        f"{folder} was trained further, to {steps:,} steps, and stays as it is; "
-                        f"the sweep counts its first {run.configuration.steps:,}"
+                        f"{folder} was trained further, to {now:,} steps, and stays as it is; "
+                        f"the sweep counts its first {steps[name]:,}"
                     )
-            except ValueError as error:
-                free = (folder.with_name(f"{run.name}.damaged-{n}") for n in itertools.count(1))
-                aside = next(path for path in free if not path.exists())
-                folder.rename(aside)
-                notes.append(f"{error}; the run is put aside as {aside.name} and trained again")
+                    break
         return notes
+
+    def _run_folders(self) -> list[Path]:
+        folders = sorted((self.path / RUNS).glob("[!.]*/config.json"))
+        return [each.parent for each in folders if ".damaged" not in each.parent.name]
 
     # Jobs
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else changes who trains what meanwhile; for moments only."""
+        """Within this context no other process claims or finishes a job; for moments only."""
         with filelock.FileLock(self.path / ".lock"):
             yield
 
     def tidy(self) -> None:
-        """Ends what owners that died left half made, half moved or half removed."""
+        """Removes what processes that died have left: jobs that are finished or half removed."""
         with self.locked():
-            for job in self.jobs():
-                folder = self._folder(job)
-                if (folder / "ready").exists() and (lock := self._acquired(job)) is not None:
-                    self._move_and_remove(Claim(job, folder, lock))
-            for folder in (self.path / JOBS).glob(".*.done"):
+            finished = self.finished()
+            for job, names in self.jobs().items():
+                if not finished.keys().isdisjoint(names):
+                    self._remove(job)
+            for folder in (self.path / JOBS).glob(".*.removed"):
                 shutil.rmtree(folder)
-            for folder in (self.path / JOBS).glob("*/"):
+            for folder in (self.path / JOBS).iterdir():
                 if folder.is_dir() and not (folder / "job.json").exists():
                     shutil.rmtree(folder)
             for lock in (self.path / JOBS).glob("*.lock"):
                 if not lock.with_suffix("").exists():
                     lock.unlink()
 
-    def jobs(self) -> list[Job]:
-        """Jobs that were begun and have not been delivered, whether somebody trains them or not."""
-        found = []
-        for path in sorted((self.path / JOBS).glob("*/job.json")):
+    def jobs(self) -> dict[str, list[str]]:
+        """The names of the runs of each job that was begun and is not finished, by the job's id."""
+        found = {}
+        for path in sorted((self.path / JOBS).glob("[!.]*/job.json")):
             try:
                 job = Job.from_json(read_json(path))
                 if job.id != path.parent.name:
                     raise DamagedFileError(f"{path} is damaged: it is another job's")
-                found.append(job)
+                found[job.id] = [run.name for run in job.runs]
             except FileNotFoundError:
-                continue  # somebody delivered it meanwhile
+                continue  # it was finished in the meantime
             except DAMAGE as error:
-                named = isinstance(error, DamagedFileError)
-                wrong = str(error) if named else f"{path} is damaged: {error!r}"
+                wrong = _as_damage(error, path)
                 warnings.warn(f"{wrong}; the job is left out", DamagedFileWarning, stacklevel=2)
         return found
 
-    def is_claimed(self, job: Job) -> bool:
-        """Whether a living process has the job."""
+    def is_claimed(self, job: str) -> bool:
+        """Whether a living process trains the job of this id."""
         with self.locked():
-            lock = self._acquired(job)
-            if lock is not None:
-                lock.release()
-            return lock is None
+            return self._is_locked(job)
 
     def claim(self, job: Job) -> Claim | None:
-        """Takes a job, without the runs that are finished or in another job; None if none is left.
+        """Takes a job, less the runs that are finished or that another process trains.
 
-        A job whose owner died is taken as it was left, to go on from its checkpoint.
+        None if no run is left. A job that was begun before goes on from its checkpoint.
         """
         with self.locked():
-            folder = self._folder(job)
-            if not (folder / "job.json").exists():
-                others = {run.name for other in self.jobs() for run in other.runs}
-                left = [r for r in job.runs if not self.is_finished(r) and r.name not in others]
-                job = Job(tuple(left))
-                folder = self._folder(job)
-                if not left:
-                    return None
-            lock = self._acquired(job)
+            taken = set(self.finished())
+            for other, names in self.jobs().items():
+                if self._is_locked(other):
+                    taken.update(names)
+            job = Job(tuple(run for run in job.runs if run.name not in taken))
+            lock = self._lock(job.id) if job.runs else None
             if lock is None:
                 return None
+            folder = self.path / JOBS / job.id
             folder.mkdir(exist_ok=True)
-            if not (folder / "job.json").exists():
-                write_json(folder / "job.json", job.to_json())
+            write_json(folder / "job.json", job.to_json())
             return Claim(job, folder, lock)
 
-    def deliver(self, claim: Claim) -> None:
-        """Moves what is in the outbox to its place, and removes the job; can be repeated."""
+    def finish(self, claim: Claim) -> None:
+        """Moves the run folder of a trained job to `runs/`, and removes the job."""
+        write_checksums(claim.program)
         with self.locked():
-            (claim.folder / "ready").touch()
-            self._move_and_remove(claim)
+            if self.finished().keys().isdisjoint(run.name for run in claim.job.runs):
+                target = self.path / RUNS / claim.job.id
+                if target.exists():  # damaged since this sweep began
+                    _set_aside(target)
+                claim.program.rename(target)
+            finished = self.finished()
+            for run in claim.job.runs:
+                if run.name in finished:
+                    self._failure(run).unlink(missing_ok=True)
+            claim.release()
+            self._remove(claim.job.id)
 
-    def _move_and_remove(self, claim: Claim) -> None:
-        for kind in (RUNS, JOBS):
-            for made in sorted((claim.outbox / kind).glob("*")):
-                target = self.path / kind / made.name
-                if not target.exists():
-                    made.rename(target)
-        for run in claim.job.runs:
-            if self.is_finished(run):
-                self.forget_failure(run)
-        leaving = claim.folder.rename(claim.folder.with_name(f".{claim.job.id}.done"))
-        shutil.rmtree(leaving)
-        (self.path / JOBS / f"{claim.job.id}.lock").unlink()
-        claim.release()
+    def drop(self, job: Job) -> None:
+        """Removes a job with its checkpoints, unless another process trains it."""
+        with self.locked():
+            self._remove(job.id)
 
-    def is_ready(self, claim: Claim) -> bool:
-        """Whether the outbox is complete, and only to be delivered."""
-        return (claim.folder / "ready").exists()
+    def _remove(self, job: str) -> None:
+        lock = self._lock(job)
+        if lock is None:
+            return
+        folder = self.path / JOBS / job
+        if folder.exists():
+            # Gone at once for others, whatever happens while its files are removed.
+            shutil.rmtree(folder.rename(folder.with_name(f".{job}.removed")))
+        lock.release()
+        (self.path / JOBS / f"{job}.lock").unlink()
 
-    def _folder(self, job: Job) -> Path:
-        return self.path / JOBS / job.id
+    def _is_locked(self, job: str) -> bool:
+        lock = self._lock(job)
+        if lock is not None:
+            lock.release()
+        return lock is None
 
-    def _acquired(self, job: Job) -> filelock.BaseFileLock | None:
-        lock = filelock.FileLock(self.path / JOBS / f"{job.id}.lock")
+    def _lock(self, job: str) -> filelock.BaseFileLock | None:
+        lock = filelock.FileLock(self.path / JOBS / f"{job}.lock")
         try:
             lock.acquire(blocking=False)
         except filelock.Timeout:
@@ -262,29 +280,48 @@ class Store:
         """Whether a failure is written down."""
         return self._failure(run).exists()
 
-    def forget_failure(self, run: Run) -> None:
-        """A run that succeeded has not failed."""
-        self._failure(run).unlink(missing_ok=True)
-
     def _failure(self, run: Run) -> Path:
         return self.path / FAILURES / f"{run.name}.json"
 
 
 def _is_empty(path: Path) -> bool:
-    """Whether a folder holds nothing but what somebody is just writing."""
+    """Whether a folder holds nothing but what another process is writing."""
     return path.is_dir() and all(each.name.endswith(".partial") for each in path.iterdir())
 
 
-def _steps_of(folder: Path, run: Run) -> int:
-    """How many steps a run is planned for by now; refuses the folder of another run."""
+def _runs_in(folder: Path) -> dict[str, Record]:
+    """The finished runs of a folder, by name; `DamagedFileError` where it cannot be read."""
+    found = {}
     try:
-        (record,) = read_folder(folder, folder)
+        for record in read_folder(folder, folder):
+            # Training went on from a step: up to there it is a run of its own.
+            steps = {session.get("from_step", 0) for session in record.sessions} - {0}
+            if record.finished:
+                steps.add(record.step)
+            for each in steps:
+                configuration = dataclasses.replace(record.configuration, steps=each)
+                found[Run(configuration, record.seed).name] = record
     except DAMAGE as error:
-        if isinstance(error, (OSError, DamagedFileError)):
-            raise
-        raise DamagedFileError(f"{folder} is damaged: {error!r}") from error
-    steps = record.configuration.steps
-    asked_for = dataclasses.replace(record.configuration, steps=run.configuration.steps)
-    if Run(asked_for, record.seed).name != run.name or steps < run.configuration.steps:
-        raise DamagedFileError(f"{folder / 'config.json'} is damaged: it is another run's")
-    return steps
+        raise _as_damage(error, folder) from error
+    return found
+
+
+def _summary(record: Record, steps: int) -> dict[str, Any]:
+    """What came of a run after so many steps."""
+    if record.step == steps and record.summary is not None:
+        return record.summary
+    folder = RunFolder(record.folder)
+    seeds = folder.config["plan"]["seeds"]
+    tables = (table.filter(np.asarray(table["step"]) <= steps) for table in folder.tables())
+    return summary_of_run(summarise(Tables(*tables), seeds, steps), record.index)
+
+
+def _set_aside(folder: Path) -> Path:
+    free = (folder.with_name(f"{folder.name}.damaged-{n}") for n in itertools.count(1))
+    return folder.rename(next(path for path in free if not path.exists()))
+
+
+def _as_damage(error: Exception, path: Path) -> DamagedFileError:
+    """The error, if it names the damaged file; else one that does."""
+    named = isinstance(error, DamagedFileError)
+    return error if named else DamagedFileError(f"{path} is damaged: {error!r}")

@@ -18,14 +18,14 @@ MOST_ROWS = 60
 
 def as_text(report: Report) -> str:
     """A row for each configuration: mean and standard error over its finished seeds."""
-    store = Store(report.store)
     groups: dict[str, list[Run]] = {}
     for run in report.runs:
         groups.setdefault(run.configuration.hash, []).append(run)
     rows = [("agent", "environment", "seeds", *_MEASURES.values(), "steps/s", "settings")]
     configurations = [runs[0].configuration for runs in groups.values()]
+    summaries = Store(report.store).summaries(report.runs)
     for runs in groups.values():
-        known = [each for run in runs if (each := store.summary(run)) is not None]
+        known = [summaries[run.name] for run in runs if run.name in summaries]
         configuration = runs[0].configuration
         rows.append(
             (

@@ -80,10 +80,10 @@ class TwoStage:
         envs = tuple(dict.fromkeys(str(run.configuration.env) for run in self.runs))
         seeds = sorted({run.seed for run in self.runs})
         areas = np.full((len(variants), len(envs), len(seeds)), np.nan)
-        place = Store(store)
+        summaries = Store(store).summaries(self.runs)
         for row, runs in enumerate(variants.values()):
             for run in runs:
-                area = (place.summary(run) or {}).get("return_area")
+                area = summaries.get(run.name, {}).get("return_area")
                 column = envs.index(str(run.configuration.env))
                 areas[row, column, seeds.index(run.seed)] = np.nan if area is None else area
         agents = tuple(str(runs[0].configuration.agent) for runs in variants.values())

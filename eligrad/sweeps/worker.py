@@ -1,4 +1,4 @@
-"""What a worker does with a job: claim it, train it, hand in its runs.
+"""What a worker does with a job: claim it, train it, move it to the finished runs.
 
 `python -m eligrad.sweeps.worker` is the same as a process of its own: it reads a task from its
 standard input as JSON, stops and saves when that input ends, and prints the outcome as JSON.
@@ -25,7 +25,6 @@ from eligrad.envs.names import import_module_of
 from eligrad.runs.checkpoint import CheckpointError
 from eligrad.runs.configuration import Configuration, Run
 from eligrad.runs.folder import RunFolder
-from eligrad.sweeps import split
 from eligrad.sweeps.jobs import Job
 from eligrad.sweeps.spec import run_setup
 from eligrad.sweeps.store import Claim, Store
@@ -92,17 +91,15 @@ def _attempt(store: Store, task: Task) -> Outcome:
         if claim is None:
             return Outcome("taken")
         try:
-            if not store.is_ready(claim):
-                run_setup(task.setup)
-                _train(claim)
-                split.finished_runs(claim)
+            run_setup(task.setup)
+            _train(claim)
         except OSError as error:
             if error.errno in FULL:
                 raise
             return _failed(store, claim)
         except Exception:
             return _failed(store, claim)
-        store.deliver(claim)
+        store.finish(claim)
         return Outcome("finished")
     except Interrupted as stop:
         return Outcome("stopped", str(stop))
@@ -116,11 +113,11 @@ def _attempt(store: Store, task: Task) -> Outcome:
 
 
 def _failed(store: Store, claim: Claim) -> Outcome:
-    """One bad run must not cost the others: a program of several is taken apart."""
+    """Removes a job of several runs: one bad run must not stop the others, which begin anew."""
     trace = traceback.format_exc()
     if len(claim.job.runs) > 1:
-        split.single_jobs(claim)
-        store.deliver(claim)
+        claim.release()
+        store.drop(claim.job)
     return Outcome("failed", trace)
 
 
@@ -162,9 +159,9 @@ def _train(claim: Claim) -> None:
 def _check_plan(claim: Claim) -> None:
     """Refuses a program that is not about the runs of its job."""
     plan = RunFolder(claim.program).config["plan"]
-    for index, run in enumerate(claim.job.runs):
-        if Run(Configuration.of_plan(plan, index), plan["seeds"][index]).name != run.name:
-            raise CheckpointError("config.json is damaged: it is not the job's")
+    found = [Run(Configuration.of_plan(plan, i), seed) for i, seed in enumerate(plan["seeds"])]
+    if sorted(run.name for run in found) != sorted(run.name for run in claim.job.runs):
+        raise CheckpointError("config.json is damaged: it is not the job's")
 
 
 def work_on_one_core(task: Task) -> Outcome:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from eligrad.analysis import load_episodes, load_runs
+from eligrad.runs.checkpoint import Reader
 from eligrad.runs.folder import RunFolder
-from eligrad.sweeps.dissect import Leaves
 
 ROOT = Path(__file__).parents[2]
 CLOCKS = ("seconds", "steps_per_second", "rollout_seconds", "update_seconds", "startup_seconds")
@@ -134,9 +134,9 @@ def outcome(run: Path) -> Iterator[Any]:
     for table in folder.tables():
         kept = [name for name in table.column_names if name not in CLOCKS]
         yield table.select(kept).to_pydict()
-    last = Leaves.read(folder.checkpoints()[-1])
-    yield last.header["step"]
-    yield {name: array.tobytes() for name, array in last.arrays.items()}
+    with Reader(folder.checkpoints()[-1]) as last:
+        yield last.about["header"]["step"]
+        yield {name: last.array(name).tobytes() for name in last.about["leaves"]}
 
 
 def assert_same(run: Path, undisturbed: Path) -> None:

@@ -101,4 +101,4 @@ def test_jobs_that_make_no_sense(tmp_path, content):
     job = write_store(tmp_path / "store") / "jobs" / JOB.id / "job.json"
     job.write_text(content)
     with pytest.warns(DamagedFileWarning, match=r"job\.json is damaged: .*; the job is left out"):
-        assert Store(tmp_path / "store").jobs() == []
+        assert Store(tmp_path / "store").jobs() == {}

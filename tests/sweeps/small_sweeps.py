@@ -13,9 +13,11 @@ from eligrad.engines import Record
 from eligrad.envs import register
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box, Discrete
+from eligrad.runs.checkpoint import Reader
 from eligrad.runs.config import Plan, grown, plan_in_file
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import Tables, tables_of_chunk
+from eligrad.runs.records import scan
 from eligrad.runs.summary import summarise
 from eligrad.sweeps import driver as sweep
 from eligrad.sweeps import worker
@@ -92,15 +94,19 @@ def timeless(frame):
 
 
 def outcomes(store) -> dict[str, str]:
-    """All results of a store that a clock does not touch, by run, for comparing stores."""
-    parts = {"runs": timeless(load_runs(store)).sort_values("run").to_csv(index=False)}
-    for name, load in (("episodes", load_episodes), ("chunks", load_chunks)):
-        frame = timeless(load(store)).sort_values(["run", "step"])
+    """All results of a store that a clock does not touch, by run, for comparing stores.
+
+    Which runs share a folder may differ.
+    """
+    by_run = ["config_hash", "seed", "step"]
+    parts = {}
+    for name, load in (("runs", load_runs), ("episodes", load_episodes), ("chunks", load_chunks)):
+        frame = timeless(load(store)).drop(columns="run").sort_values(by_run)
         parts[name] = frame.to_csv(index=False, float_format="%.9g")
-    for path in sorted(store.glob("runs/*-s?/checkpoint-*.npz")):
-        with np.load(path) as archive:
-            arrays = [archive[name].tobytes() for name in sorted(archive) if name != "header.json"]
-        parts[path.parent.name] = b"".join(arrays).hex()
+    for record in scan(store):
+        with Reader(RunFolder(record.folder).checkpoints()[-1]) as last:
+            own = [last.array(name)[record.index].tobytes() for name in last.about["leaves"]]
+        parts[f"{record.configuration.hash}-s{record.seed}"] = b"".join(own).hex()
     return parts
 
 

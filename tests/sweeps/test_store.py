@@ -16,14 +16,15 @@ import warnings
 
 import pytest
 
+from eligrad._base.errors import DamagedFileWarning
 from eligrad.analysis.load import load_episodes, load_runs
 from eligrad.runs.folder import RunFolder
-from eligrad.sweeps import store as claims
 from eligrad.sweeps import worker
 from eligrad.sweeps.driver import StoreFull, run_sweep, train_runs
 from eligrad.sweeps.jobs import Job
 from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.store import Store
+from eligrad.sweeps.worker import Outcome
 from eligrad.training import Interrupted
 from tests.sweeps.small_sweeps import Inline, outcomes, quick_training, small
 
@@ -136,33 +137,29 @@ def test_killed_at_every_single_write(straight, tmp_path, monkeypatch, name):
         assert outcomes(store) == expected
         assert [path.name for path in (store / "jobs").iterdir()] == []
         shutil.rmtree(store)
-    assert moment > {"replace": 15, "rename": 3, "unlink": 3, "mkdir": 10}[name]
+    assert moment > {"replace": 14, "rename": 2, "unlink": 3, "mkdir": 10}[name]
 
 
-def test_killed_while_a_failed_program_is_taken_apart(tmp_path, monkeypatch):
-    """At every rename: no run is lost, and none is trained in two jobs."""
-    calls = []
+@pytest.mark.parametrize("name", ["rename", pytest.param("replace", marks=NIGHTLY)])
+def test_killed_while_a_program_fails(straight, tmp_path, monkeypatch, name):
+    """At every write: no run is lost, and each of them succeeds alone."""
 
-    def failing(*arguments, **options):
-        calls.append(arguments)
-        if len(options["seeds"]) > 1:
-            # Not before its first checkpoint, which each of the runs is to keep.
-            with monkeypatch.context() as patch:
-                die_at(patch, RunFolder, "write_summary", 1)
-                try:
-                    train(*arguments, **options)
-                except Killed:
-                    raise RuntimeError("bad company") from None
-        train(*arguments, **options)
+    def fail_together(train):
+        def failing(*arguments, **options):
+            train(*arguments, **options)
+            (program,) = store.glob("jobs/*/program")
+            if len(RunFolder(program).config["plan"]["seeds"]) > 1:
+                raise RuntimeError("bad company")
 
-    train = worker.train
-    monkeypatch.setattr(worker, "train", failing)
-    sweep(tmp_path / "expected")
-    expected = outcomes(tmp_path / "expected")
+        return failing
+
+    for training in ("train", "resume"):
+        monkeypatch.setattr(worker, training, fail_together(getattr(worker, training)))
+    expected = outcomes(straight)
     for moment in range(1, 100):
         store = tmp_path / f"{moment}"
         with monkeypatch.context() as patch:
-            die_at(patch, pathlib.Path, "rename", moment)
+            die_at(patch, pathlib.Path, name, moment)
             try:
                 sweep(store)
             except Killed:
@@ -172,7 +169,30 @@ def test_killed_while_a_failed_program_is_taken_apart(tmp_path, monkeypatch):
         survives(store)
         assert sweep(store).notes == ()
         assert outcomes(store) == expected
-    assert moment > 3
+        assert len(list((store / "runs").iterdir())) == 2
+        assert list((store / "failures").iterdir()) == list((store / "jobs").iterdir()) == []
+    assert moment > {"replace": 20, "rename": 4}[name]
+
+
+def test_a_program_that_dies_twice_is_trained_run_by_run(straight, tmp_path, monkeypatch):
+    """Its worker may have been killed by chance once; then one of the runs may be the cause."""
+    attempts = []
+
+    class Dying(Inline):
+        def start(self, task):
+            attempts.append(len(task.job.runs))
+            with monkeypatch.context() as patch:
+                if len(task.job.runs) > 1:
+                    die_at(patch, RunFolder, "write_summary", 1)
+                try:
+                    super().start(task)
+                except Killed:
+                    self._ended.append((task, Outcome("died", "killed")))
+
+    report = train_runs(RUNS, tmp_path / "store", Dying(workers=1))
+    assert (report.failures, report.unfinished, report.notes) == ({}, 0, ())
+    assert attempts == [2, 2, 1, 1]
+    assert outcomes(tmp_path / "store") == outcomes(straight)
 
 
 @pytest.mark.parametrize("what", ["checkpoint-*.npz", "metrics/episodes/*.parquet", "config.json"])
@@ -180,7 +200,7 @@ def test_killed_while_a_failed_program_is_taken_apart(tmp_path, monkeypatch):
 def test_damage_to_a_program_is_named_and_undone(straight, tmp_path, monkeypatch, what, how):
     store = tmp_path / "store"
     with monkeypatch.context() as patch:
-        die_at(patch, claims.Store, "deliver", 1)
+        die_at(patch, Store, "finish", 1)
         with pytest.raises(Killed):
             sweep(store)
     (program,) = store.glob("jobs/*/program")
@@ -197,7 +217,7 @@ def test_damage_to_a_program_is_named_and_undone(straight, tmp_path, monkeypatch
 def test_two_damaged_checkpoints_begin_anew(straight, tmp_path, monkeypatch):
     store = tmp_path / "store"
     with monkeypatch.context() as patch:
-        die_at(patch, claims.Store, "deliver", 1)
+        die_at(patch, Store, "finish", 1)
         with pytest.raises(Killed):
             sweep(store)
     victims = sorted(store.glob("jobs/*/program/checkpoint-*.npz"))
@@ -220,27 +240,65 @@ def damage(path, how):
         path.write_bytes(content[:middle] + bytes([content[middle] ^ 0x55]) + content[middle + 1 :])
 
 
+@pytest.fixture
+def apart(tmp_path):
+    """The store of the same sweep with each run in a folder of its own."""
+    store = tmp_path / "apart"
+    train_runs(RUNS, store, Inline(workers=2))
+    assert len(list((store / "runs").iterdir())) == 2
+    return store
+
+
 @pytest.mark.parametrize("how", ["cut", "altered"])
-@pytest.mark.parametrize("what", ["metrics/episodes/*.parquet", "summary.json", "checkpoint-*.npz"])
-def test_damage_to_a_finished_run_is_named_and_undone(straight, what, how):
-    expected = outcomes(straight)
-    folder = sorted((straight / "runs").iterdir())[1]
+@pytest.mark.parametrize(
+    "what", ["metrics/episodes/*.parquet", "summary.json", "config.json", "checkpoint-*.npz"]
+)
+def test_damage_to_a_finished_run_is_named_and_undone(apart, what, how):
+    expected = outcomes(apart)
+    folder, other = sorted((apart / "runs").iterdir())
+    before = {path: path.read_bytes() for path in other.rglob("*") if path.is_file()}
     victim = next(folder.glob(what))
     damage(victim, how)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        runs, episodes = load_runs(straight), load_episodes(straight)
+        runs, episodes = load_runs(apart), load_episodes(apart)
     if what.startswith("metrics"):
         assert victim.name in str(caught[0].message)
         assert set(episodes["run"]) == set(runs["run"]) - {f"runs/{folder.name}"}
-    if what == "summary.json" and how == "cut":
+    if how == "cut" and what in ("summary.json", "config.json"):
         assert folder.name in str(caught[0].message)
         assert len(runs) == 1
-    report = sweep(straight)
-    assert len(report.notes) == 1
-    assert str(victim) in report.notes[0]
+    (note,) = sweep(apart).notes
+    assert str(victim) in note
+    assert f"{folder} is renamed to {folder.name}.damaged-1 and trained again" in note
     assert (folder.with_name(f"{folder.name}.damaged-1")).is_dir()
+    assert outcomes(apart) == expected
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_all_runs_of_a_damaged_folder_are_trained_again(straight):
+    expected = outcomes(straight)
+    (folder,) = (straight / "runs").iterdir()
+    damage(folder / "summary.json", "cut")
+    assert len(sweep(straight).notes) == 1
     assert outcomes(straight) == expected
+
+
+def test_a_folder_in_the_way_of_a_finished_job_is_kept(straight, tmp_path, monkeypatch):
+    """Such as one that was damaged after the sweep had begun."""
+    store, finish = tmp_path / "store", Store.finish
+
+    def late(self, claim):
+        target = store / "runs" / claim.job.id
+        target.mkdir()
+        (target / "config.json").write_text("{")
+        with pytest.warns(DamagedFileWarning, match=r"config\.json is damaged.*; left out"):
+            finish(self, claim)
+
+    monkeypatch.setattr(Store, "finish", late)
+    sweep(store)
+    assert outcomes(store) == outcomes(straight)
+    assert len(list(store.glob("runs/*.damaged-1/config.json"))) == 1
 
 
 def test_a_full_disk_is_said_and_what_is_there_stays_readable(straight, tmp_path, monkeypatch):
@@ -322,6 +380,7 @@ def test_a_claim_keeps_others_out_until_its_owner_dies(tmp_path):
     code = f"""
 import json, sys, time
 from eligrad.sweeps.store import Store
+from eligrad.sweeps.worker import Outcome
 from eligrad.sweeps.jobs import Job
 claim = Store({str(store.path)!r}).claim(Job.from_json(json.loads(sys.stdin.readline())))
 print(len(claim.job.runs), flush=True)
@@ -336,7 +395,7 @@ time.sleep(600)
         owner.stdin.flush()
         assert owner.stdout.readline() == "2\n"
         assert store.claim(taken) is None
-        assert store.is_claimed(taken)
+        assert store.is_claimed(taken.id)
         assert store.claim(Job((second,))) is None
         # Runs of others are left out of a claim.
         mine = store.claim(Job((second, third, fourth)))
@@ -347,7 +406,7 @@ time.sleep(600)
         owner.wait()
         owner.stdin.close()
         owner.stdout.close()
-    assert not store.is_claimed(taken)
+    assert not store.is_claimed(taken.id)
     left = store.claim(taken)
     assert left.job == taken
     left.release()
