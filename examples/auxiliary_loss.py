@@ -10,12 +10,12 @@ its own and is not touched.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import tyro
 
 from eligrad.agents import PRESETS, Network, QLambda
 from eligrad.engines import Runs
@@ -50,19 +50,22 @@ def reward_loss(params, observation, seen):
     return 0.5 * (predicted - seen.reward) ** 2
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=20_000)
-    steps = parser.parse_args().steps
+def train(steps, loss=None, seeds=4):
+    """The parameters w of all seeds after training, and the mean return of its second half."""
     config = dataclasses.replace(PRESETS["qrc"], exploration_steps=steps // 2)
+    agent = QLambda(config, Network(init, action_values), auxiliary_loss=loss)
+    runs = Runs(agent, env, env.default_params(), np.arange(seeds), np.arange(seeds))
+    records = runs.advance(steps)
+    late = np.asarray(records.ended)[:, steps // 2 :]
+    returns = np.asarray(records.episode_return)[:, steps // 2 :]
+    return runs.state.agent.w, float(returns[late].mean())
+
+
+def main(steps: int = 20_000) -> None:
     for name, loss in (("plain", None), ("with reward prediction", reward_loss)):
-        agent = QLambda(config, Network(init, action_values), auxiliary_loss=loss)
-        runs = Runs(agent, env, env.default_params(), np.arange(4), np.arange(4))
-        records = runs.advance(steps)
-        late = np.asarray(records.ended)[:, steps // 2 :]
-        returns = np.asarray(records.episode_return)[:, steps // 2 :]
-        print(f"{name}: mean return of the second half, 4 seeds: {returns[late].mean():.2f}")
+        _, mean = train(steps, loss)
+        print(f"{name}: mean return of the second half, 4 seeds: {mean:.2f}")
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main)
