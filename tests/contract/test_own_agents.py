@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -27,8 +28,12 @@ COLUMN = {"mean": "spread", "mean-policy": "confidence"}
 
 
 def command(*words: object) -> int:
-    with pytest.raises(SystemExit) as ended:
-        cli.main([str(word) for word in words])
+    before = signal.getsignal(signal.SIGINT)  # which commands that train set to the system's own
+    try:
+        with pytest.raises(SystemExit) as ended:
+            cli.main([str(word) for word in words])
+    finally:
+        signal.signal(signal.SIGINT, before)
     return int(ended.value.code or 0)
 
 
