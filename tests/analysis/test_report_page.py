@@ -7,12 +7,14 @@ import re
 
 import matplotlib.image
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import stats
 
 from eligrad.analysis.report.data import report_data
 from eligrad.runs.returns import mean_and_error
 from tests.analysis.browser import ABSENT, CHROMIUM, DRIVER, Browser
-from tests.analysis.made_runs import made
+from tests.analysis.made_runs import Made, made
 from tests.analysis.test_report import HOSTILE, floats, hostile, page_of, silenced
 
 pytestmark = [
@@ -56,7 +58,7 @@ def texts(page, selector: str) -> list[str]:
 def hover(page, panel: int, across: float, down: float = 0.5) -> str:
     """Puts the pointer over the plotted area of a panel; gives the tooltip's text."""
     box = page.run(
-        "const panel = document.querySelectorAll('#panels svg')[arguments[0]];"
+        "const panel = document.querySelectorAll('#panels figure > svg')[arguments[0]];"
         "const box = panel.getBoundingClientRect();"
         "return [box.left + 52, box.top + 10, box.width - 66, box.height - 50]",
         panel,
@@ -136,10 +138,14 @@ def test_hovering_shows_the_values_there(page):
 
 def test_the_nearest_line_is_marked(page):
     curve = mean_line(page, 2)
-    top = page.run("return document.querySelector('#panels svg').getBoundingClientRect().top")
-    height = page.run("return document.querySelector('#panels svg').clientHeight")
+    top = page.run(
+        "return document.querySelector('#panels figure > svg').getBoundingClientRect().top"
+    )
+    height = page.run("return document.querySelector('#panels figure > svg').clientHeight")
     x, y = curve[-1]
-    left = page.run("return document.querySelector('#panels svg').getBoundingClientRect().left")
+    left = page.run(
+        "return document.querySelector('#panels figure > svg').getBoundingClientRect().left"
+    )
     page.move(left + x, top + y)
     assert 0 < y < height
     near = texts(page, "#tooltip tr.near td:nth-child(2)")
@@ -147,7 +153,7 @@ def test_the_nearest_line_is_marked(page):
 
 
 def test_keys_do_what_the_pointer_does(page):
-    page.run("document.querySelectorAll('#panels svg')[1].focus()")
+    page.run("document.querySelectorAll('#panels figure > svg')[1].focus()")
     page.press(RIGHT)
     assert tooltip(page).startswith("step 10\n") or tooltip(page) == "step 10"
     page.press(RIGHT, RIGHT)
@@ -244,8 +250,100 @@ def test_every_seed_on_demand(page):
     page.click("#each")
     assert page.run("return document.querySelectorAll('path.seed').length") == 24
     assert page.run("return document.querySelectorAll('path.band').length") == 8
-    page.click("#band")
+    choose(page, "band", "")
     assert page.run("return document.querySelectorAll('path.band').length") == 0
+
+
+def choose(page, select: str, value: str) -> None:
+    page.run(
+        "const select = document.getElementById(arguments[0]);"
+        "select.value = arguments[1]; select.dispatchEvent(new Event('change'))",
+        select,
+        value,
+    )
+
+
+def test_the_band_is_a_standard_error_or_a_confidence_interval(page):
+    """Student's, of the three seeds at each point."""
+    curve = DATA["curves"][0]
+    each = np.stack([floats(row) for row in curve["each"]])
+    wide = stats.t.interval(0.95, 2, loc=each.mean(axis=0), scale=stats.sem(each))
+    script = "return visibleCurves(0).map(({ lower, upper }) => [lower, upper])[0]"
+    plus_minus = [floats(line) for line in page.run(script)]
+    mean, error = mean_and_error(each)
+    # Numbers below 10 have four decimals or more on the page.
+    rounded = {"rtol": 0.0, "atol": 0.5e-4 * (1 + stats.t.ppf(0.975, 2))}
+    np.testing.assert_allclose(plus_minus, [mean - error, mean + error], **rounded)
+    band = "return document.querySelector('#panels path.band').getAttribute('d')"
+    drawn = page.run(band)
+    choose(page, "band", "interval")
+    np.testing.assert_allclose([floats(line) for line in page.run(script)], wide, **rounded)
+    assert page.run(band) != drawn
+    shown = hover(page, panel=0, across=0.5).splitlines()[1].split("\t")
+    which = next(c for c in DATA["curves"][:4] if LABELS[c["algorithm"]] == shown[1])
+    half = float(shown[2].split(" ± ")[1])
+    assert half == pytest.approx(stats.t.ppf(0.975, 2) * which["error"][49], rel=0.051)
+
+
+def test_small_screens(browser, tmp_path):
+    """Every line is named beside it, all chips can be reached, and nothing is cut off."""
+    sweep = made(changes=[{"step_size": x} for x in (1e-4, 3e-4, 1e-3)], envs=("A", "B"), seeds=2)
+    file = tmp_path / "small.html"
+    file.write_text(page_of(sweep), encoding="utf-8")
+    with Browser(width=500, height=900) as small:
+        small.open(file)
+        assert small.run("return document.documentElement.scrollWidth") <= 500
+        names = texts(small, "#panels figure:first-child .legend span")
+        assert len(names) == 6
+        assert names == texts(small, "#algorithms .chip")
+        assert small.run(
+            "return document.querySelector('#panels .legend').getBoundingClientRect().height > 20"
+        )
+        for place in range(6):
+            small.click(f"#algorithms .chip:nth-child({place + 3})")
+        assert texts(small, "#algorithms .chip[aria-pressed=true]") == []
+        assert cut_off(small) == []
+    browser.open(file)
+    assert cut_off(browser) == []
+    hidden = "return getComputedStyle(document.querySelector('#panels .legend')).display"
+    assert browser.run(hidden) == "none"
+
+
+def cut_off(page) -> list[str]:
+    """Texts of charts that are not within their picture."""
+    return page.run("""
+        return [...document.querySelectorAll("figure > svg text")].filter((text) => {
+          const one = text.getBoundingClientRect();
+          const all = text.ownerSVGElement.getBoundingClientRect();
+          return one.left < all.left || one.right > all.right + 0.5;
+        }).map((text) => text.textContent)
+    """)
+
+
+def test_sensitivity_joins_runs_of_one_length(browser, tmp_path):
+    short, long = (
+        made(agents=("qrc",), changes=[{"lam": x} for x in (0.8, 0.9)], seeds=2, steps=steps)
+        for steps in (500, 1000)
+    )
+    both = Made(
+        pd.concat([short.runs, long.runs], ignore_index=True),
+        pd.concat([short.episodes, long.episodes], ignore_index=True),
+        short.configs | long.configs,
+    )
+    file = tmp_path / "lengths.html"
+    file.write_text(page_of(both), encoding="utf-8")
+    browser.open(file)
+    assert texts(browser, "#setting option") == ["lam"]
+    dashes = browser.run(
+        "return [...document.querySelectorAll('#sensitivity path.mean')]"
+        ".map((path) => ['stroke-dasharray', 'd'].map((name) => path.getAttribute(name)))"
+    )
+    assert [(dash, path.count("L")) for dash, path in dashes] == [(None, 1), ("7 4", 1)]
+    assert texts(browser, "#sensitivity .legend span") == [
+        "QRC(λ), 1,000 steps",
+        "QRC(λ), 500 steps",
+    ]
+    assert browser.run("return document.getElementById('lengths').hidden") is False
 
 
 def test_tables_are_sorted(page):

@@ -1,6 +1,9 @@
 /* Scales, axes and lines. Nothing here knows the report. */
 "use strict";
 
+/** Pixels that a letter of a tick's label is wide, at most. */
+const LETTER = 7.5;
+
 /** An element whose children may be strings: those become text and are never read as HTML. */
 function element(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
@@ -33,7 +36,7 @@ function fixed(number, decimals, least = decimals) {
   return text.replace(/^-(?=[0.]*$)/, "").replace("-", "−");
 }
 
-/** Mean ± standard error, both to the second figure of the error. */
+/** Mean ± error, both to the second figure of the error. */
 function plusMinus({ mean, error }) {
   if (mean === null || !error || error >= 1e6 || error < 1e-6) return error === null ? shown(mean) : `${shown(mean)} ± ${shown(error)}`;
   const decimals = 1 - Math.floor(Math.log10(error));
@@ -96,12 +99,16 @@ function makeFrame({ width, height, x, y, xLabel, yLabel, xTicks = null }) {
       svg("text", { x: area.left - 7, y: at + 4, "text-anchor": "end" }, short(tick)),
     );
   }
+  let taken = 0;
   for (const [tick, label] of xTicks ?? xScale.ticks.map((tick) => [tick, short(tick)])) {
     const at = xScale(tick);
-    root.append(
-      svg("line", { class: "axis", x1: at, x2: at, y1: area.bottom, y2: area.bottom + 4 }),
-      svg("text", { x: at, y: area.bottom + 17, "text-anchor": "middle" }, label),
-    );
+    root.append(svg("line", { class: "axis", x1: at, x2: at, y1: area.bottom, y2: area.bottom + 4 }));
+    // Within the picture, and none over the one before it.
+    const half = label.length * LETTER / 2;
+    const middle = Math.max(half, Math.min(at, width - half));
+    if (middle - half < taken) continue;
+    taken = middle + half + LETTER;
+    root.append(svg("text", { x: middle, y: area.bottom + 17, "text-anchor": "middle" }, label));
   }
   root.append(
     svg("line", { class: "axis", x1: area.left, x2: area.right, y1: area.bottom, y2: area.bottom }),

@@ -10,8 +10,9 @@ function visibleCurves(environment) {
       const each = curve.each.map((line) => smooth(line, view.smoothing));
       // The standard error of smoothed lines is not the smoothed standard error.
       const { mean, error } = view.smoothing && each.length ? meanAndError(each) : curve;
-      const shift = (sign) => mean.map((value, i) => (error[i] === null ? null : value + sign * error[i]));
-      return { ...curve, each, mean, error, lower: shift(-1), upper: shift(+1) };
+      const spread = error.map((value) => (value === null ? null : value * (view.band === "interval" ? curve.interval : 1)));
+      const shift = (sign) => mean.map((value, i) => (spread[i] === null ? null : value + sign * spread[i]));
+      return { ...curve, each, mean, error, spread, lower: shift(-1), upper: shift(+1) };
     });
 }
 
@@ -43,8 +44,8 @@ function dashOf(algorithm) {
   return DATA.algorithms[algorithm].dash || null;
 }
 
-function swatch(algorithm) {
-  const line = svg("line", { x1: 0, x2: 24, y1: 4, y2: 4, "stroke-dasharray": dashOf(algorithm) });
+function swatch(algorithm, dash = dashOf(algorithm)) {
+  const line = svg("line", { x1: 0, x2: 24, y1: 4, y2: 4, "stroke-dasharray": dash });
   return coloured(svg("svg", { class: "swatch", viewBox: "0 0 24 8", "aria-hidden": "true" }, line), algorithm);
 }
 
@@ -89,8 +90,15 @@ function drawPanel(panel, environment, height) {
     frame.root.append(coloured(path, curve.algorithm));
     curve.path = path;
   }
-  panel.append(frame.root, element("p", { class: "foot" }, footnote(curves)));
+  // For small screens, on which the chips are out of sight.
+  const names = legend(curves.map(({ algorithm }) => [swatch(algorithm), DATA.algorithms[algorithm].label]), "small-screens");
+  panel.append(frame.root, names, element("p", { class: "foot" }, footnote(curves)));
   listen(frame, curves, DATA.environments[environment]);
+}
+
+/** The names of lines under a panel, each after its swatch. */
+function legend(names, kind = "") {
+  return element("p", { class: `legend ${kind}` }, ...names.map((each) => element("span", {}, ...each)));
 }
 
 /** What a reader of the panel must know: runs that diverged or are in no mean, points that a log axis leaves out. */
@@ -122,7 +130,7 @@ function listen(frame, curves, title) {
     const rows = curves.flatMap((curve) => {
       const i = nearest(curve.steps, step);
       const within = step <= curve.steps.at(-1) && curve.mean[i] !== null;
-      return within ? [{ curve, mean: curve.mean[i], error: curve.error[i] }] : [];
+      return within ? [{ curve, mean: curve.mean[i], error: curve.spread[i] }] : [];
     });
     rows.sort((a, b) => b.mean - a.mean);
     const distance = (row) => (frame.y.accepts(row.mean) ? Math.abs(frame.y(row.mean) - pixelY) : Infinity);

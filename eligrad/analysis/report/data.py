@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from eligrad.analysis.frames import (
     Table,
@@ -36,6 +37,8 @@ WIDE = 8.0
 """Values whose largest is so many times the smallest are drawn on a log axis."""
 DASH_ARRAYS = {"-": "", "--": "7 4", ":": "2 3", "-.": "8 3 2 3"}
 """Matplotlib's words for dashes, in SVG's."""
+LEVEL = 0.95
+"""How often a confidence interval is to hold the mean; the page says it too."""
 MEASURES = {"last": "return_last", "area": "return_area", "all": "return_all"}
 
 Configs = Mapping[str, Mapping[str, Any]]
@@ -90,6 +93,7 @@ def _algorithms(lines: Sequence[Line]) -> list[dict[str, Any]]:
     return [
         {
             "agent": line.agent,
+            "title": line.runs["title"].iloc[0],
             "label": line.label,
             "colour": line.style.colour,
             "dash": DASH_ARRAYS[line.style.dash],
@@ -126,11 +130,17 @@ def _curves(runs: Table, episodes: Table) -> list[dict[str, Any]]:
                 "each": [numbers(row) for row in each[known]],
                 "mean": numbers(mean),
                 "error": numbers(error),
+                "interval": _interval(int(known.sum())),
                 "diverged": members["diverged_step"].dropna().tolist(),
                 "without_episode": int((~known).sum()),
             }
         )
     return found
+
+
+def _interval(runs: int) -> float | None:
+    """Half the confidence interval of a mean of so many runs, in standard errors."""
+    return number(stats.t.ppf((1 + LEVEL) / 2, runs - 1)) if runs > 1 else None
 
 
 def _statistics(environment: int, algorithm: int, runs: Table) -> dict[str, Any]:
@@ -143,6 +153,7 @@ def _statistics(environment: int, algorithm: int, runs: Table) -> dict[str, Any]
         "environment": environment,
         "algorithm": algorithm,
         **measures,
+        "steps": int(runs["steps"].max()),
         "seeds": len(runs),
         "finished": int(runs["finished"].sum()),
         "diverged": int(runs["diverged_step"].notna().sum()),
@@ -175,11 +186,11 @@ def _shown_first(
         return list(range(len(algorithms)))
     beaten = [0] * len(algorithms)
     for one, other in itertools.product(statistics, repeat=2):
-        same_world = one["environment"] == other["environment"]
+        alike = all(one[name] == other[name] for name in ("environment", "steps"))
         ours, theirs = (algorithms[row["algorithm"]]["agent"] for row in (one, other))
         mean, bar = (row["area"]["mean"] for row in (one, other))
-        # Who ended no episode there beats nobody.
-        if same_world and ours == theirs and mean is not None and (bar is None or mean > bar):
+        # An algorithm that ended no episode there beats none.
+        if alike and ours == theirs and mean is not None and (bar is None or mean > bar):
             beaten[one["algorithm"]] += 1
     places = range(len(algorithms))
     agents = [each["agent"] for each in algorithms]

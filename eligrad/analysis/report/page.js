@@ -4,7 +4,7 @@ const DATA = JSON.parse(document.getElementById("data").textContent);
 const view = {
   environments: new Set(DATA.environments.keys()),
   algorithms: new Set(DATA.shown),
-  smoothing: 0, logX: false, logY: false, band: true, each: false,
+  smoothing: 0, logX: false, logY: false, band: "error", each: false,
 };
 
 function draw() {
@@ -49,9 +49,12 @@ function wireControls() {
   const shortcuts = [["all", algorithms], ["none", []], ...(few ? [["best of each agent", DATA.shown]] : [])];
   chips("algorithms", labels, algorithms, view.algorithms, shortcuts, (i) => [swatch(i)]);
   document.getElementById("few").hidden = !few;
-  for (const [id, name] of [["log-x", "logX"], ["log-y", "logY"], ["band", "band"], ["each", "each"]]) {
+  const band = document.getElementById("band");
+  view.band = band.value; // a browser may remember it from before a reload
+  band.addEventListener("change", () => { view.band = band.value; drawPanels(); });
+  for (const [id, name] of [["log-x", "logX"], ["log-y", "logY"], ["each", "each"]]) {
     const box = document.getElementById(id);
-    view[name] = box.checked; // a browser may remember it from before a reload
+    view[name] = box.checked;
     box.addEventListener("change", () => { view[name] = box.checked; drawPanels(); });
   }
   const slider = document.getElementById("smoothing");

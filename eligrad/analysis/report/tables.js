@@ -116,6 +116,7 @@ function drawSpeed() {
 
 function drawSensitivity() {
   const setting = document.getElementById("setting").value;
+  document.getElementById("lengths").hidden = new Set(DATA.statistics.map((row) => row.steps)).size < 2;
   const place = document.getElementById("sensitivity-panels");
   place.replaceChildren();
   if (!setting) return;
@@ -128,7 +129,7 @@ function drawSensitivity() {
 function dotsOf(setting, environment) {
   const dots = DATA.statistics
     .filter((row) => row.environment === environment && view.environments.has(environment) && row.last.mean !== null)
-    .map(({ algorithm, last }) => ({ ...last, algorithm, agent: agentOf(algorithm), value: DATA.algorithms[algorithm].settings[setting] }))
+    .map(({ algorithm, steps, last }) => ({ ...last, algorithm, steps, agent: agentOf(algorithm), value: DATA.algorithms[algorithm].settings[setting] }))
     .filter((dot) => dot.value !== undefined);
   const agents = new Set([...view.algorithms].map(agentOf));
   const tried = (agent) => new Set(dots.filter((dot) => dot.agent === agent).map((dot) => dot.value)).size;
@@ -155,17 +156,31 @@ function drawDots(panel, setting, dots) {
     yLabel: "return of an episode",
     xTicks: values.length <= 8 || !numeric ? values.map((value) => [position(value), String(value)]) : null,
   });
-  for (const agent of new Set(dots.map((dot) => dot.agent))) drawBestLine(frame, dots.filter((dot) => dot.agent === agent), position);
+  const names = [];
+  for (const agent of new Set(dots.map((dot) => dot.agent))) {
+    const lengths = [...new Set(dots.filter((dot) => dot.agent === agent).map((dot) => dot.steps))].sort((a, b) => b - a);
+    lengths.forEach((steps, i) => {
+      const joined = dots.filter((dot) => dot.agent === agent && dot.steps === steps);
+      const dash = LENGTH_DASHES[i % LENGTH_DASHES.length];
+      drawBestLine(frame, joined, position, dash);
+      const { algorithm } = joined[0];
+      const { title } = DATA.algorithms[algorithm];
+      names.push([swatch(algorithm, dash), lengths.length > 1 ? `${title}, ${steps.toLocaleString("en")} steps` : title]);
+    });
+  }
   for (const dot of dots) drawDot(frame, dot, position);
-  panel.append(frame.root);
+  panel.append(frame.root, legend(names));
 }
 
-function drawBestLine(frame, dots, position) {
+/** Dashes of lines through runs of different lengths, the longest first. */
+const LENGTH_DASHES = [null, "7 4", "2 3", "8 3 2 3"];
+
+function drawBestLine(frame, dots, position, dash) {
   const best = new Map();
   for (const dot of dots) if (!(best.get(dot.value)?.mean >= dot.mean)) best.set(dot.value, dot);
   const along = [...best.values()].sort((a, b) => position(a.value) - position(b.value));
   const path = linePath(frame, along.map((dot) => position(dot.value)), along.map((dot) => dot.mean));
-  frame.root.append(coloured(svg("path", { class: "mean", d: path }), dots[0].algorithm));
+  frame.root.append(coloured(svg("path", { class: "mean", d: path, "stroke-dasharray": dash }), dots[0].algorithm));
 }
 
 function drawDot(frame, { algorithm, value, mean, error }, position) {
