@@ -46,14 +46,14 @@ def windows(monkeypatch):
 @pytest.mark.usefixtures("windows")
 def test_a_folder_is_locked_by_a_file(tmp_path):
     run = tmp_path / "run"
-    with RunFolder.create(run).held():
-        with pytest.raises(RunInUseError), RunFolder(run).held():
+    with RunFolder.create(run).locked():
+        with pytest.raises(RunInUseError), RunFolder(run).locked():
             pass
         with locked(run) as alone:
             assert not alone
     with locked(run) as alone:
         assert alone
-    with RunFolder.create(run).held():  # the lock's file is nothing that was written
+    with RunFolder.create(run).locked():  # the lock's file is nothing that was written
         pass
 
 

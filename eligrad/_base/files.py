@@ -1,4 +1,4 @@
-"""Files that a reader never sees half-written: write beside, then rename."""
+"""Atomic writes, folder locks, checksums, and JSON files that carry their own checksum."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ LOCK = ".lock"
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A file to write to, which takes the place of `path` once all went well.
+    """Gives a temporary file to write to, and renames it to `path` at the end.
 
-    Until then whatever was at `path` stays; after a failure too.
+    Readers never see half a file. After a failure the old file is still at `path`.
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} to")
@@ -40,7 +40,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder, and those above it; they outlive a power cut."""
+    """Makes a folder and its parents, and syncs them to the disk."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -48,7 +48,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Writes a folder's names to the disk: without it a power cut may undo a rename."""
+    """Syncs a folder to the disk: without it a power cut may undo a rename."""
     if sys.platform == "win32":  # where a folder cannot be opened
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -62,27 +62,26 @@ def sync_folder(folder: Path) -> None:
 
 
 def regular_size(path: Path, largest: int | None = None) -> int:
-    """The size of a file in bytes, asked for before it is opened.
+    """Returns the size of a file in bytes; call it before opening the file.
 
-    Raises `DamagedFileError` for a pipe or a device, which may never end, and for a file that is
-    larger than `largest`.
+    Raises `DamagedFileError` for a pipe or a device, and for a file larger than `largest`.
     """
     about = path.stat()
     if not stat.S_ISREG(about.st_mode):
         raise DamagedFileError(f"{path} is damaged: it is no regular file")
     if largest is not None and about.st_size > largest:
         raise DamagedFileError(
-            f"{path} is damaged: it has {about.st_size:,} bytes, and at most {largest:,} make sense"
+            f"{path} is damaged: it has {about.st_size:,} bytes; at most {largest:,} are accepted"
         )
     return about.st_size
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[bool]:
-    """Locks a folder against other processes that ask by this; False where one has it already.
+    """Locks a folder against other processes; gives False if one of them holds the lock.
 
-    The lock ends with the process, however that ends. Where the disk has no such locks, whoever
-    asks gets it.
+    The lock ends with the process, however that ends. On a disk without locks, every process gets
+    True.
     """
     try:
         import fcntl
@@ -119,16 +118,16 @@ def _locked_file(folder: Path) -> Iterator[bool]:
 
 
 def checksum(path: Path) -> str:
-    """The SHA-256 of a file's content."""
+    """Returns the SHA-256 of a file's content."""
     regular_size(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def damage(path: Path, digest: str, largest: int | None = None) -> str | None:
-    """Says why a file is not the one of that checksum; None if it is.
+    """Says why a file does not have this checksum; None if it has.
 
-    One that is larger than `largest` is not read.
+    A file larger than `largest` is not read.
     """
     try:
         regular_size(path, largest)
@@ -141,26 +140,26 @@ def damage(path: Path, digest: str, largest: int | None = None) -> str | None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Writes JSON for people and programs; NaN and infinity, which JSON has not, are refused."""
+    """Writes indented JSON; NaN and infinity are refused, since JSON has neither."""
     with replacing(path) as partial:
         text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
         partial.write_text(text + "\n", encoding="utf-8")
 
 
 LARGEST = 2**26
-"""Bytes of a JSON file: 64 MiB, the configuration of millions of runs."""
+"""Bytes that a JSON file may have: 64 MiB, enough for the configuration of millions of runs."""
 _SEAL = "sha256"
 
 
 def sealed(content: dict[str, Any]) -> dict[str, Any]:
-    """The content with its own checksum in it, for `read_json` to compare."""
+    """Returns the content with its own checksum added, which `read_json` compares."""
     return content | {_SEAL: _digest(content)}
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds, without its seal; `DamagedFileError` where it is not as written.
+    """Returns the content of a JSON file; `DamagedFileError` if its own checksum differs.
 
-    Files without a seal, from an earlier eligrad or by hand, are read as they are.
+    A file without a checksum, from an earlier version or written by hand, is read as it is.
     """
     regular_size(path, LARGEST)
     try:
@@ -171,14 +170,14 @@ def read_json(path: Path) -> Any:
         seal = content.pop(_SEAL, None)
         if seal is not None and seal != _digest(content):
             raise DamagedFileError(
-                f"{path} is damaged: its checksum differs (whoever changed it by hand removes the "
-                f'line "{_SEAL}" as well)'
+                f"{path} is damaged: its checksum differs (after a change by hand, remove the "
+                f'line "{_SEAL}" too)'
             )
     return content
 
 
 def inside(folder: Path, name: str) -> Path:
-    """The file of that name in a folder; refuses names that lead out of it."""
+    """Returns the path of a file in a folder; refuses names that lead out of it."""
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise DamagedFileError(f"{folder} is damaged: it names {name}, which is outside of it")
     return folder / name

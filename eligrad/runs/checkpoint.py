@@ -1,8 +1,8 @@
-"""Checkpoints: any pytree of arrays in one file, complete or absent, never half.
+"""Checkpoints: any pytree of arrays in one file, written atomically.
 
 The file is a zip archive, which `numpy.load` opens too: `header.json`, and an `.npy` for each leaf,
-named by its path in the tree. Nothing in it is ever executed, and nothing in it is compressed: no
-file makes its reader take more memory than it is long. The archive's CRC-32 of each member is the
+named by its path in the tree. Nothing in it is ever executed or compressed: reading a file takes no
+more memory than the file's length. The archive's CRC-32 of each member is the
 checksum. A leaf that is `bytes` may have any length when it is read.
 """
 
@@ -30,7 +30,7 @@ _HEADER = "header.json"
 BYTES = "bytes"
 """The dtype, in a file, of a leaf that is `bytes`."""
 LARGEST_HEADER, LARGEST_BYTES = 2**26, 2**33
-"""Bytes of the header, or of the archive's directory; and of a leaf whose size is not known."""
+"""Bytes that the header and the archive's directory may have, and a leaf of unknown size."""
 _NPY_MAGIC = b"\x93NUMPY\x01\x00"
 _NPY_LARGEST_HEADER = 2**16
 # As NumPy writes it for arrays of numbers. NumPy itself would evaluate it as Python.
@@ -157,7 +157,7 @@ class Reader:
                 )
 
     def array(self, name: str, largest: int = LARGEST_BYTES) -> np.ndarray:
-        """One leaf as it is in the file, if it has no more bytes than `largest`."""
+        """One leaf as it is in the file; refuses more than `largest` bytes."""
         try:
             member = self.about.get("members", {}).get(name, name)
             return _read_npy(self._member(f"{member}.npy", largest + _NPY_LARGEST_HEADER))
@@ -198,7 +198,7 @@ class Reader:
         return "lacks_bytes" in self.about and name not in self.about["leaves"]
 
     def _member(self, name: str, largest: int) -> bytes:
-        """A part of the archive, if it is no longer than it says, the file is, and may be."""
+        """The bytes of an archive's member, after checks of its length."""
         info = self._archive.getinfo(name)
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
             raise ValueError(f"{name} is compressed, which no part of a checkpoint is")
@@ -224,9 +224,9 @@ class Reader:
 
 
 class _File(io.BufferedReader):
-    """A file of which no more than `largest` bytes are read at once; all of them, if it is None.
+    """A file that refuses to read more than `largest` bytes at once, unless it is None.
 
-    `zipfile` reads the directory of an archive at once, however long that is said to be.
+    `zipfile` reads an archive's directory at once, whatever length the file states.
     """
 
     def __init__(self, path: Path, largest: int) -> None:
@@ -236,7 +236,7 @@ class _File(io.BufferedReader):
     def read(self, size: int | None = -1, /) -> bytes:
         """As other files do."""
         if size is not None and self.largest is not None and size > self.largest:
-            raise ValueError(f"its directory is said to have {size:,} bytes")
+            raise ValueError(f"its directory claims {size:,} bytes")
         return super().read(size)
 
 
@@ -271,7 +271,7 @@ def _dtype(leaf: Any) -> Any:
 
 
 def _check_header(header: dict[str, Any]) -> None:
-    """Refuses fields that are not of their type, whoever reads them."""
+    """Refuses header fields of a wrong type."""
     for name in ("step", "steps"):
         value = header.get(name, 0)
         if type(value) is not int or not 0 <= value < 2**63:
@@ -282,9 +282,10 @@ def _check_header(header: dict[str, Any]) -> None:
 
 
 def _read_npy(raw: bytes) -> np.ndarray:
-    """The array that `numpy.lib.format.write_array` made these bytes of; ValueError for others.
+    """Returns the array in these bytes, as `numpy.lib.format.write_array` wrote it.
 
-    Nothing in them is executed, and none can claim more memory than it has bytes.
+    Nothing in them is executed, and the array takes no more memory than they do. Raises ValueError
+    for other bytes.
     """
     begin = len(_NPY_MAGIC) + 2
     if len(raw) < begin or not raw.startswith(_NPY_MAGIC):

@@ -4,9 +4,9 @@
 - `metrics/episodes/*.parquet`, `metrics/chunks/*.parquet`: the tables, one part for each
   checkpoint, named by its step (`pandas.read_parquet("RUN/metrics/episodes")` reads them all);
 - `checkpoint-*.npz`: the last two;
-- `summary.json`, `curve.png`: what came out.
+- `summary.json`, `curve.png`: the results.
 
-Every file is complete from the moment it is there. A part of the metrics is written before the
+Files are written atomically. A part of the metrics is written before the
 checkpoint it belongs to; parts that have no checkpoint are removed on resuming. While a process
 trains, it holds a lock on the folder, so that no other one writes to it.
 """
@@ -43,7 +43,7 @@ from eligrad.runs.metrics import LARGEST_PART, SCHEMAS, Tables, read_parts
 from eligrad.runs.records import read_summary
 
 KEPT = 2
-"""Checkpoints kept: should the newest be damaged, there is one before it."""
+"""Checkpoints kept: if the newest is damaged, the one before it is used."""
 _PART = re.compile(rf"metrics/({'|'.join(SCHEMAS)})/\d{{12}}\.parquet")
 
 
@@ -52,21 +52,21 @@ class RunInUseError(OSError):
 
 
 class Restored(NamedTuple):
-    """A checkpoint that was found to be sound."""
+    """A checkpoint that was read."""
 
     file: Path
     step: int
     state: Any
     checksums: dict[str, str]
-    """Those of the metrics before it, by file."""
+    """Checksums of the metrics up to its step, by file."""
     lost: dict[str, str]
-    """What is wrong with metrics before it, by file."""
+    """Which of these files are damaged, and how."""
     newer: dict[Path, str]
-    """Why newer ones were passed over."""
+    """Newer checkpoints that were not used, and why."""
 
 
 class RunFolder:
-    """Where a run is written to and read from."""
+    """Reads and writes the files of a run."""
 
     def __init__(self, path: Path, *, new: bool = False) -> None:
         self.path = path
@@ -74,28 +74,28 @@ class RunFolder:
         self._sums: dict[str, str] = {}
         self._identity: tuple[int, int] | None = None
         self.lost: list[str] = []
-        """Files of the metrics that `restore` had to go on without."""
+        """Damaged files of the metrics that `restore` put aside."""
 
     @classmethod
     def create(cls, path: Path) -> RunFolder:
-        """A new folder, made when first written to; one with something in it is refused."""
+        """A new folder, made at the first write; a folder that is not empty is refused."""
         folder = cls(path, new=True)
-        folder._refuse_what_is_there()
+        folder._refuse_content()
         return folder
 
-    def _refuse_what_is_there(self) -> None:
+    def _refuse_content(self) -> None:
         path = self.path
-        if path.exists() and (not path.is_dir() or any(map(_counts, path.iterdir()))):
+        if path.exists() and (not path.is_dir() or any(map(_is_content, path.iterdir()))):
             raise FileExistsError(
                 f"{path} exists already; choose another folder for this run, or resume that one"
             )
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """A folder that a run was written to."""
+        """The folder of an existing run."""
         if not (path / "config.json").is_file():
-            empty = path.is_dir() and not any(map(_counts, path.iterdir()))
-            hint = "; nothing was trained in it yet: begin it anew" if empty else ""
+            empty = path.is_dir() and not any(map(_is_content, path.iterdir()))
+            hint = "; nothing was trained in it yet: start it again" if empty else ""
             raise FileNotFoundError(f"{path} is no run: it has no config.json{hint}")
         for name in ("metrics", *(f"metrics/{each}" for each in SCHEMAS)):
             if (path / name).is_symlink():
@@ -106,8 +106,8 @@ class RunFolder:
         return cls(path)
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Within this context no other process trains in the folder; one that does is named."""
+    def locked(self) -> Iterator[None]:
+        """Locks the folder; `RunInUseError` if another process trains in it."""
         make_folder(self.path)
         with locked(self.path) as alone:
             if not alone:
@@ -115,8 +115,8 @@ class RunFolder:
                     f"{self.path} is being trained already, by another process or session; "
                     "wait until that has ended"
                 )
-            if self._new:  # it was, when this run was prepared
-                self._refuse_what_is_there()
+            if self._new:  # it was new when the run was prepared
+                self._refuse_content()
                 self._new = False
             self._identity = self._present_identity()
             try:
@@ -129,7 +129,7 @@ class RunFolder:
         return about.st_dev, about.st_ino
 
     def _check_still_there(self) -> None:
-        """Refuses to go on where somebody removed the folder that is held, or files in it."""
+        """Raises an error if the locked folder, or a file in it, was removed or replaced."""
         if self._identity is None:
             return
         needed = [self.path / name for name in ("config.json", *self._sums)]
@@ -137,13 +137,13 @@ class RunFolder:
             if self._present_identity() == self._identity and all(f.is_file() for f in needed):
                 return
         raise FileNotFoundError(
-            f"{self.path} was removed, or files in it were, while the run was trained; the run is "
-            "not complete there"
+            f"{self.path} was removed, or files in it were, during training; the run there is not "
+            "complete"
         )
 
     @property
     def config(self) -> dict[str, Any]:
-        """What `config.json` says."""
+        """The content of `config.json`."""
         return read_config(self.path)
 
     def write_config(self, config: dict[str, Any]) -> None:
@@ -153,7 +153,7 @@ class RunFolder:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What `summary.json` says, once it is found to make sense."""
+        """The content of `summary.json`, checked."""
         return read_summary(self.path)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
@@ -163,11 +163,11 @@ class RunFolder:
 
     @property
     def curve(self) -> Path:
-        """The picture of the learning curve."""
+        """The file with the plot of the learning curve."""
         return self.path / "curve.png"
 
     def checkpoints(self) -> list[Path]:
-        """From the oldest to the newest."""
+        """All checkpoints, from the oldest to the newest."""
         return sorted(self.path.glob("checkpoint-*.npz"))
 
     def checkpoint_at(self, step: int) -> Path:
@@ -175,7 +175,7 @@ class RunFolder:
         return self.path / f"checkpoint-{step:012}.npz"
 
     def write_tables(self, step: int, tables: Tables) -> dict[str, str]:
-        """Writes a part of the metrics, which ends at that step; returns checksums by file."""
+        """Writes the metrics up to a step since the last ones; returns checksums by file."""
         sums = {}
         for name, table in tables._asdict().items():
             part = self.path / "metrics" / name / f"{step:012}.parquet"
@@ -186,7 +186,7 @@ class RunFolder:
         return sums
 
     def save(self, step: int, state: Any, tables: Tables, config: dict[str, Any]) -> None:
-        """Writes the tables since the last save, then the state; then drops older states."""
+        """Writes the metrics since the last save, then the checkpoint; then removes old ones."""
         self._check_still_there()
         self._sums |= self.write_tables(step, tables)
         header = {"step": step, "config": config, "metrics": self._sums}
@@ -196,11 +196,11 @@ class RunFolder:
             old.unlink()
 
     def restore(self, like: Any) -> tuple[int, Any]:
-        """Step and state of the checkpoint to go on from; with none, step 0 and `like`.
+        """Returns step and state of the checkpoint to resume from; step 0 and `like` without one.
 
-        Newer checkpoints are put aside, and so are damaged metrics before it, with a warning each;
-        `lost` names the latter. Where no checkpoint is sound, all stay as they are. Metrics from
-        after the step are removed: they are about to be written again.
+        Newer checkpoints and damaged metrics are renamed to `*.damaged`, with a warning for each;
+        `lost` lists the latter. If all checkpoints are damaged, nothing is renamed. Metrics of
+        later steps are removed, since training writes them again.
         """
         for leftover in self.path.rglob(".*.partial"):
             leftover.unlink()
@@ -225,18 +225,16 @@ class RunFolder:
         return step, state
 
     def newest(self, like: Any) -> Restored:
-        """The newest checkpoint that is sound, of those with most of the metrics before them.
+        """Reads the newest intact checkpoint of those with the fewest damaged metrics.
 
-        One that has damaged metrics before it is passed over for an older one that has not: the
-        steps after that are trained again, and their metrics written again. Nothing in the folder
-        changes.
+        If metrics are damaged that were written after an older checkpoint, that one is used:
+        training repeats the steps and writes the metrics again. Nothing in the folder changes.
         """
         wrong, lost = dict[Path, str](), dict[Path, dict[str, str]]()
         wrong_part = functools.cache(
             lambda name, digest: damage(self.path / name, digest, LARGEST_PART)
         )
         for file in reversed(self.checkpoints()):
-            # Damaged, or replaced by a newer one at this very moment.
             with _noting(wrong, file):
                 sums = _metrics_in(checkpoint.read_header(file), file)
                 found = ((name, wrong_part(name, digest)) for name, digest in sums.items())
@@ -254,7 +252,7 @@ class RunFolder:
         raise FileNotFoundError(f"{self.path} has no checkpoint yet")
 
     def _rows_in(self, name: str) -> str:
-        """What a part of the metrics holds, in words."""
+        """Says which rows a file of the metrics has."""
         part = self.path / name
         others = (
             _step(Path(each)) for each in self._sums if Path(each).parent == Path(name).parent
@@ -263,7 +261,7 @@ class RunFolder:
         return f"{part.parent.name} of steps {before + 1:,} to {_step(part):,}"
 
     def tables(self, until: int = MOST_STEPS, without: Collection[str] = ()) -> Tables:
-        """All metrics, or those up to the checkpoint of a step, `without` these files."""
+        """Reads all metrics, or those up to the checkpoint of a step, `without` these files."""
         left_out = {self.path / name for name in without}
         parts = {
             name: [part for part in self.parts(name, until) if part not in left_out]
@@ -273,11 +271,11 @@ class RunFolder:
         return Tables(*(read_parts(files, name, seeds) for name, files in parts.items()))
 
     def parts(self, name: str, until: int = MOST_STEPS) -> list[Path]:
-        """The files of a table that the run wrote, in order; others are named in a warning."""
+        """Files of a table that the run wrote, in order; a warning names other files."""
         found = []
         for file in self._files(name):
             if not self._is_part(file):
-                _warn(f"{file} was not written by the run, and is left out")
+                _warn(f"{file} was not written by the run and is ignored")
             elif _step(file) <= until:
                 found.append(file)
         return found
@@ -297,21 +295,18 @@ class RunFolder:
         return {}
 
 
-def _counts(path: Path) -> bool:
-    """Whether a file in a folder makes it one that something was written to.
-
-    A process that was killed as it wrote its first file leaves a part of that.
-    """
+def _is_content(path: Path) -> bool:
+    """Whether a file is more than a lock, or what a process killed during a write leaves."""
     return path.name != LOCK and not re.fullmatch(r"\..*\.partial", path.name)
 
 
 def _step(part: Path) -> int:
-    """The step that a part of the metrics ends with."""
+    """The last step in a file of the metrics."""
     return int(part.stem)
 
 
 def _metrics_in(header: dict[str, Any], file: Path) -> dict[str, str]:
-    """Checksums of the metrics before a checkpoint, by file."""
+    """Checksums in a checkpoint's header, by file."""
     if not {"step", "metrics"} <= header.keys():
         raise CheckpointError(f"{file} is a checkpoint of something else")
     for name in header["metrics"]:
@@ -324,7 +319,7 @@ def _metrics_in(header: dict[str, Any], file: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _noting(wrong: dict[Path, str], file: Path) -> Iterator[None]:
-    """Notes what is wrong with a checkpoint, and goes on."""
+    """Notes that a checkpoint is damaged, or was removed by training at this moment."""
     try:
         yield
     except (DamagedCheckpointError, FileNotFoundError) as error:

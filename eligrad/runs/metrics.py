@@ -22,7 +22,7 @@ EPISODES = pa.schema(
         ("length", pa.int32()),
     ]
 )
-"""`run` is the place of the run among those trained together; `step` ended the episode."""
+"""`run` is the index of the run among those trained together; `step` is the episode's last."""
 
 CHUNKS = pa.schema(
     [
@@ -39,24 +39,25 @@ of all runs together; `diverged_step` is the chunk's first step of divergence, o
 each metric of the agent follows."""
 
 SCHEMAS = {"episodes": EPISODES, "chunks": CHUNKS}
-_DIAGNOSTIC = pa.field("diagnostic", pa.float32())
+_METRIC = pa.field("metric", pa.float32())
 
 LARGEST_PART = 2**30
-"""Bytes of one file of metrics."""
+"""Bytes that one file of metrics may have."""
 LARGEST_RATIO, SMALL = 200, 2**24
-"""How many times its files a table may be in memory, beyond that many bytes. Of 1000 runs with
-episodes that are all alike it was 155 times; with returns that differ it is below 10."""
+"""A table may take so many times the bytes of its files in memory, and so many bytes more. The
+largest ratio measured was 155, of 1000 runs whose episodes were all equal; it is below 10 where
+returns differ."""
 
 
 class Tables(NamedTuple):
-    """Both tables, for some stretch of steps."""
+    """Both tables, for some range of steps."""
 
     episodes: pa.Table
     chunks: pa.Table
 
     @classmethod
     def join(cls, stretches: Iterable[Tables]) -> Tables:
-        """Stretches that follow each other as one; of none, tables without rows."""
+        """Concatenates tables of consecutive steps; without any, tables without rows."""
         episodes, chunks = [EPISODES.empty_table()], [CHUNKS.empty_table()]
         for stretch in stretches:
             episodes.append(stretch.episodes)
@@ -65,7 +66,7 @@ class Tables(NamedTuple):
 
 
 def concatenate(tables: Sequence[pa.Table]) -> pa.Table:
-    """The rows of all tables; a column that one of them lacks is null there."""
+    """Returns the rows of all tables; a column that a table lacks is null there."""
     return pa.concat_tables(tables, promote_options="default").combine_chunks()
 
 
@@ -114,7 +115,7 @@ def _table(columns: Sequence[np.ndarray | pa.Array], schema: pa.Schema) -> pa.Ta
 
 
 def to_bytes(table: pa.Table) -> bytes:
-    """A table as bytes, for `from_bytes`."""
+    """Returns a table as bytes, for `from_bytes`."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -122,10 +123,15 @@ def to_bytes(table: pa.Table) -> bytes:
 
 
 def from_bytes(data: bytes, name: str, seeds: Sequence[int], path: Path) -> pa.Table:
-    """The table `name` of runs with these seeds, out of what `to_bytes` gave.
+    """Returns the table that `to_bytes` made these bytes of.
 
-    The bytes may come from anyone: nothing is decoded to more memory than they are. Raises
-    `DamagedFileError`, which names the file they were in.
+    The bytes may come from anyone: decoding takes no more memory than they do.
+
+    Args:
+        data: the bytes.
+        name: which table, "episodes" or "chunks".
+        seeds: those of the runs.
+        path: the file that the bytes were in; `DamagedFileError` names it.
     """
     try:
         for message in pa.ipc.MessageReader.open_stream(data):
@@ -141,10 +147,10 @@ def from_bytes(data: bytes, name: str, seeds: Sequence[int], path: Path) -> pa.T
 
 
 def read_parts(parts: Sequence[Path], name: str, seeds: Sequence[int]) -> pa.Table:
-    """The table `name` of runs with these seeds, out of the files that it is in.
+    """Reads the table `name` of runs with these seeds from its Parquet files.
 
-    The files may come from anyone: they are looked at before they are decoded. Raises
-    `DamagedFileError` for one that holds no such table, or claims absurdly much.
+    The files may come from anyone: sizes, columns and codecs are checked before decoding. Raises
+    `DamagedFileError` for a file that does not pass.
     """
     tables = [SCHEMAS[name].empty_table()]
     accepted, claimed = SMALL, 0
@@ -157,7 +163,7 @@ def read_parts(parts: Sequence[Path], name: str, seeds: Sequence[int]) -> pa.Tab
                 rows = file.metadata.num_rows
                 claimed += rows * sum(field.type.byte_width for field in file.schema_arrow)
                 if claimed > accepted:
-                    raise ValueError(f"it claims {rows:,} rows, too many for a file of its size")
+                    raise ValueError(f"it claims {rows:,} rows, too many for its size")
                 tables.append(_complete(file.read(), seeds))
         except (FileNotFoundError, DamagedFileError):
             raise
@@ -167,19 +173,19 @@ def read_parts(parts: Sequence[Path], name: str, seeds: Sequence[int]) -> pa.Tab
 
 
 def _check_columns(schema: pa.Schema, name: str) -> None:
-    """Refuses other columns than a table of that name has; format 1 had no `run`."""
+    """Refuses a table with other columns than `name` has; format 1 had no `run`."""
     wanted = {field.name: field for field in SCHEMAS[name]}
     for column in wanted.keys() - schema.names - {"run"}:
         raise ValueError(f"it has no column {column}")
     if len(set(schema.names)) < len(schema.names):
         raise ValueError("it has two columns of one name")
     for field in schema:
-        if field.type != wanted.get(field.name, _DIAGNOSTIC).type:
+        if field.type != wanted.get(field.name, _METRIC).type:
             raise ValueError(f"it has a column {field.name} of type {field.type}")
 
 
 def _check_codecs(about: pq.FileMetaData) -> None:
-    """Refuses what can make gigabytes of a kilobyte; the codec of our files makes 21 at most."""
+    """Refuses codecs that decode a kilobyte to gigabytes; Snappy decodes it to about 21."""
     for group in range(about.num_row_groups):
         for column in range(about.num_columns):
             codec = about.row_group(group).column(column).compression
@@ -188,10 +194,10 @@ def _check_codecs(about: pq.FileMetaData) -> None:
 
 
 def _check_message(message: Any) -> None:
-    """Refuses a message of Arrow's format that is compressed, or none that `to_bytes` writes.
+    """Refuses a message of Arrow's format that `to_bytes` does not write, such as a compressed one.
 
-    Its flatbuffer has the fields `Message.header`, number 2, in which a record batch has
-    `compression`, number 3, and `Message.custom_metadata`, number 4, which once said the same.
+    In its flatbuffer, field 2 of `Message` is the header, field 3 of a record batch's header is the
+    compression, and field 4 of `Message` is where earlier versions of Arrow wrote it.
     """
     raw = message.metadata.to_pybytes()
 
@@ -199,7 +205,7 @@ def _check_message(message: Any) -> None:
         return int.from_bytes(raw[at : at + size], "little", signed=signed)
 
     def field(table: int, which: int) -> int:
-        """Where a field is; 0 where it is absent."""
+        """The position of a field; 0 if it is absent."""
         offsets = table - number(table, 4, signed=True)
         offset = number(offsets + 4 + 2 * which, 2) if 4 + 2 * which < number(offsets, 2) else 0
         return table + offset if offset else 0
@@ -214,15 +220,15 @@ def _check_message(message: Any) -> None:
 
 
 def _complete(table: pa.Table, seeds: Sequence[int]) -> pa.Table:
-    """The table with a column `run`, if it is sound."""
-    # Arrow believes what a file says of its own lengths.
+    """Validates a table, and adds the column `run` if it has none."""
+    # When it reads, Arrow does not check the lengths that a file states.
     table.validate(full=True)
     if "run" in table.column_names:
         return table
-    # Tables of format 1 tell runs by their seeds, of which no two were the same then.
+    # Tables of format 1 identify runs by their seeds, which were all different.
     places = {seed: place for place, seed in enumerate(seeds)}
     try:
         runs = [places[seed] for seed in table["seed"].to_pylist()]
     except KeyError as error:
-        raise ValueError(f"it has seed {error}, which is none of the run's") from error
+        raise ValueError(f"it has seed {error}, which no run has") from error
     return table.add_column(0, EPISODES.field("run"), pa.array(np.asarray(runs, np.int32)))

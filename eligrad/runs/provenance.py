@@ -1,4 +1,4 @@
-"""Where, when and with what a run was trained."""
+"""Time, machine, versions and commit of a training session."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import subprocess
 from typing import Any
 
 SIMULATORS = ("gymnasium", "mujoco", "ale-py", "minatar", "gymnax", "brax")
-"""Their versions decide what an environment does, and so belong to every result."""
+"""Results depend on their versions."""
 PACKAGES = ("eligrad", "jax", "jaxlib", "equinox", "optax", "numpy", "pyarrow", *SIMULATORS)
 
 
 def provenance() -> dict[str, Any]:
-    """The present time, machine and versions, and the commit of the folder one is in."""
+    """Returns time, machine, versions, and the commit of the current folder."""
     import jax
 
     device = jax.local_devices()[0]

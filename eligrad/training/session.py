@@ -88,8 +88,8 @@ class Session:
     def run(self) -> Result:
         """Trains to the end of the plan, or until a signal or a callback says so."""
         # From before the first file is written: a signal never leaves a run unsaid.
-        held = contextlib.nullcontext() if self.folder is None else self.folder.held()
-        with Interruption() as interruption, held:
+        locked = contextlib.nullcontext() if self.folder is None else self.folder.locked()
+        with Interruption() as interruption, locked:
             if self.folder is not None and not self.restored:
                 self._restore(self.folder)
             elif self.folder is not None:  # the plan may have grown

@@ -61,7 +61,7 @@ def test_rm_asks_first(store, capsys, monkeypatch):
 
 
 def test_rm_leaves_a_run_that_is_being_trained(store, capsys):
-    with RunFolder(store / "r0").held():
+    with RunFolder(store / "r0").locked():
         assert cli_runs.main(["rm", "--yes", str(store / "r0")]) == 2
     assert "r0 is being trained by another process; stop it first" in capsys.readouterr().err
     assert (store / "r0" / "config.json").is_file()
@@ -70,7 +70,7 @@ def test_rm_leaves_a_run_that_is_being_trained(store, capsys):
 
 def test_rm_of_a_link_removes_the_link_alone(store, capsys):
     (store / "link").symlink_to(store / "r0")
-    with RunFolder(store / "r0").held():
+    with RunFolder(store / "r0").locked():
         assert cli_runs.main(["rm", "--yes", str(store / "link")]) == 2
     assert cli_runs.main(["rm", "--yes", str(store / "link")]) == 0
     assert sorted(path.name for path in store.iterdir()) == ["r0", "r1"]

@@ -51,9 +51,9 @@ def test_a_run_in_training_is_not_resumed_by_others(tmp_path):
 
 
 def test_a_lock_leaves_nothing_behind(tmp_path):
-    with RunFolder.create(tmp_path / "run").held():
+    with RunFolder.create(tmp_path / "run").locked():
         pass
-    with RunFolder.create(tmp_path / "run").held():
+    with RunFolder.create(tmp_path / "run").locked():
         assert list((tmp_path / "run").iterdir()) == []
 
 

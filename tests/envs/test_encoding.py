@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from eligrad.envs.adapters.gymnasium import encoding
-from eligrad.envs.adapters.gymnasium.encoding import Document, NotData, to_bytes
+from eligrad.envs.adapters.gymnasium.encoding import Document, NotSerializable, to_bytes
 
 QUICK = hypothesis.settings(deadline=None, max_examples=50)
 
@@ -190,7 +190,7 @@ class Special(list):
     ],
 )
 def test_what_is_no_data_is_named(value, told):
-    with pytest.raises(NotData, match=told):
+    with pytest.raises(NotSerializable, match=told):
         to_bytes({}, {"value": value})
 
 
@@ -198,11 +198,13 @@ def test_depth_and_size_have_limits(monkeypatch):
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
-    with pytest.raises(NotData, match="too deep"):
+    with pytest.raises(NotSerializable, match="too deep"):
         to_bytes({}, {"value": deep})
     monkeypatch.setattr(encoding, "LARGEST", 100)
     to_bytes({}, {"value": [np.zeros(6), np.zeros(6)]})
-    with pytest.raises(NotData, match=r"value\[1\] brings it to 104 bytes; 100 are accepted"):
+    with pytest.raises(
+        NotSerializable, match=r"value\[1\] brings it to 104 bytes; 100 are accepted"
+    ):
         to_bytes({}, {"value": [np.zeros(6), np.zeros(7)]})
 
 

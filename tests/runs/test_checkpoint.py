@@ -134,6 +134,17 @@ def test_later_formats_are_refused(tmp_path, number):
         checkpoint.load(path, like=())
 
 
+def test_a_file_in_which_the_normalizer_was_called_perception(tmp_path):
+    path = tmp_path / "c.npz"
+    leaves = {"agent/perception/mean": "float64", "perception_net": "float64"}
+    arrays = {name: np.arange(number, 3.0) for number, name in enumerate(leaves)}
+    written_by_hand(path, {"format": 2, "header": {}, "leaves": leaves}, **arrays)
+    like = {"agent": {"normalizer": {"mean": np.zeros(3)}}, "perception_net": np.zeros(2)}
+    restored, _ = checkpoint.load(path, like=like)
+    expected = {"agent": {"normalizer": {"mean": np.arange(3.0)}}}
+    assert_equal(restored, expected | {"perception_net": np.arange(1, 3.0)})
+
+
 def test_a_file_from_before_there_were_simulators_and_checksums(tmp_path):
     path = tmp_path / "c.npz"
     about = {"format": 1, "header": {"step": 7}, "leaves": {"b": "float64"}}

@@ -36,7 +36,7 @@ def test_a_part_that_the_run_did_not_write_is_no_data(tmp_path):
     before = RunFolder(run).tables()
     for name in (f"{STEPS:012} (conflicted copy).parquet", "7.parquet", "².parquet"):
         shutil.copy(parts(run)[0], run / "metrics/episodes" / name)
-        stray = re.escape(f"{run / 'metrics/episodes' / name} was not written by the run, and is")
+        stray = re.escape(f"{run / 'metrics/episodes' / name} was not written by the run and is")
         with pytest.warns(DamagedFileWarning, match=stray):
             assert RunFolder(run).tables().episodes.equals(before.episodes)
         with pytest.warns(DamagedFileWarning, match=stray):
@@ -151,7 +151,7 @@ def after(episodes, step: int):
 def test_a_folder_that_is_removed_while_it_is_trained(tmp_path, what, then):
     run = tmp_path / "run"
     folder = RunFolder.create(run)
-    with folder.held():
+    with folder.locked():
         folder.write_config({})
         folder.save(10, state(), tables(), {})
         if what == "moved":
@@ -163,13 +163,13 @@ def test_a_folder_that_is_removed_while_it_is_trained(tmp_path, what, then):
         else:
             shutil.rmtree(run / what.replace("all", ""))
         arguments = (20, state(), tables(), {}) if then == "save" else ({},)
-        with pytest.raises(FileNotFoundError, match=r"run was removed, or files in it were, while"):
+        with pytest.raises(FileNotFoundError, match="run was removed, or files in it were"):
             getattr(folder, then)(*arguments)
     assert not (run / "summary.json").exists()
 
 
 def test_training_ends_where_its_folder_is_removed(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"run was removed, or files in it were, while"):
+    with pytest.raises(FileNotFoundError, match="run was removed, or files in it were"):
         train(
             tiny.agent(), tiny.ENV, out=tmp_path / "run",
             callbacks=[lambda session: shutil.rmtree(tmp_path / "run")], **OPTIONS,
@@ -182,7 +182,7 @@ def test_a_run_killed_as_it_wrote_its_first_file_is_begun_again(tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     (run / ".config.json.12345.partial").write_text('{"plan": {')
-    with pytest.raises(FileNotFoundError, match="nothing was trained in it yet: begin it anew"):
+    with pytest.raises(FileNotFoundError, match="nothing was trained in it yet: start it again"):
         resume(run)
     train(tiny.agent(), tiny.ENV, out=run, **OPTIONS)
     assert not list(run.glob(".*"))
@@ -264,7 +264,7 @@ def test_a_directory_of_an_archive_that_is_said_to_be_huge(tmp_path):
         file.truncate(length)
         file.seek(length)
         file.write(end)
-    with pytest.warns(DamagedFileWarning, match=r"its directory is said to have 4,000,000,000"):
+    with pytest.warns(DamagedFileWarning, match=r"its directory claims 4,000,000,000"):
         assert RunFolder(run).restore(state())[0] == STEPS // 2
 
 

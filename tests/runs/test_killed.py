@@ -29,7 +29,7 @@ def work(path: Path) -> tuple[Any, Any]:
     """Does with a folder what training does, from wherever it was left; returns what came of it."""
     begun = (path / "config.json").exists()
     folder = RunFolder.open(path) if begun else RunFolder.create(path)
-    with folder.held():
+    with folder.locked():
         step, content = folder.restore(state(0.0))
         folder.write_config({"plan": PLAN, "sessions": []})
         for end in range(step + 10, 41, 10):

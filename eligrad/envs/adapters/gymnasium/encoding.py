@@ -1,9 +1,9 @@
-"""Python data as bytes that anyone may read: nothing in them is ever executed.
+"""Serializes Python data to bytes; reading them executes nothing, whoever wrote them.
 
-The bytes are a JSON document and the raw memory of arrays behind it. Numbers, strings and None
-stand for themselves; everything else is an entry of the table `objects`, so that what was one
-object in two places is one object again. Parts of an environment, which data may refer to, are
-numbers in a list that the reader has as well.
+The bytes are a JSON document, followed by the raw memory of arrays. Numbers, strings and None are
+written as they are. Everything else is an entry of the table `objects`: an object that is referred
+to twice is one object again. Parts of an environment are referred to by their index in a list that
+the reader has as well.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 LARGEST = 2**26
-"""Bytes of arrays in one snapshot: tables of data, held by every copy, would fill the disk."""
+"""Bytes of arrays in one snapshot: every copy has one, and large ones would fill the disk."""
 
 _MAGIC = b"eligrad snapshot 1\n"
 _LENGTH = struct.Struct("<Q")
@@ -41,12 +41,12 @@ _DAMAGE = (
 )  # fmt: skip
 
 
-class NotData(ValueError):
-    """A value that cannot be told in data; the message names it."""
+class NotSerializable(ValueError):
+    """A value that cannot be serialized; the message names it."""
 
 
 def to_bytes(header: Any, values: dict[str, Any], parts: Sequence[Any] = ()) -> bytes:
-    """The values, and a header of JSON, as bytes; `NotData` says what cannot be told."""
+    """Serializes the values and a header of JSON; `NotSerializable` names what cannot be."""
     encoder = _Encoder(parts)
     try:
         encoded = {name: encoder.encode(value, name) for name, value in values.items()}
@@ -58,17 +58,17 @@ def to_bytes(header: Any, values: dict[str, Any], parts: Sequence[Any] = ()) -> 
         }
         text = json.dumps(document, separators=(",", ":")).encode()
     except (RecursionError, ValueError) as error:
-        if isinstance(error, NotData):
+        if isinstance(error, NotSerializable):
             raise
-        raise NotData(f"something in it is too deep or too large: {error}") from error
+        raise NotSerializable(f"something in it is too deep or too large: {error}") from error
     return b"".join([_MAGIC, _LENGTH.pack(len(text)), text, *encoder.raw])
 
 
 class Document:
-    """Bytes that were made by `to_bytes`; others are refused with a ValueError."""
+    """The content of bytes that `to_bytes` made; others are refused with a ValueError."""
 
     def __init__(self, encoded: bytes) -> None:
-        with noticing_damage():
+        with damage_as_value_error():
             if not encoded.startswith(_MAGIC):
                 raise ValueError("they do not begin as those of this version do")
             start = len(_MAGIC) + _LENGTH.size
@@ -86,15 +86,15 @@ class Document:
                 raise ValueError("their length is not what they say")
 
     def values(self, parts: Sequence[Any] = ()) -> dict[str, Any]:
-        """The values; `parts` are those of the reader."""
-        with noticing_damage():
+        """Returns the values; `parts` are those of the reader."""
+        with damage_as_value_error():
             decoder = _Decoder(self._objects, self._raw, parts)
             return {name: decoder.decode(node) for name, node in self._values.items()}
 
 
 @contextlib.contextmanager
-def noticing_damage() -> Iterator[None]:
-    """Whatever bytes that make no sense lead to is a ValueError."""
+def damage_as_value_error() -> Iterator[None]:
+    """Turns every error that damaged bytes can cause into a ValueError."""
     try:
         yield
     except _DAMAGE as error:
@@ -136,7 +136,7 @@ class _Encoder:
             return ["deque", value.maxlen, self._items(value, where)]
         if kind in (set, frozenset):
             if list(kind(list(value))) != list(value):
-                raise NotData(f"{where} is a set whose order cannot be made again")
+                raise NotSerializable(f"{where} is a set whose order cannot be made again")
             return [kind.__name__, self._items(value, where)]
         if kind in (bytes, bytearray):
             return [kind.__name__, value.hex()]
@@ -163,13 +163,17 @@ class _Encoder:
             base = self.encode(owner, where)
             return ["view", base, dtype, list(array.shape), list(array.strides), offset]
         if array.base is not None and type(array.base) is not bytes:
-            raise NotData(f"{where} is an array in the memory of a {type(array.base).__name__}")
+            raise NotSerializable(
+                f"{where} is an array in the memory of a {type(array.base).__name__}"
+            )
         # The order of the axes in memory is kept, since sums depend on it in their last bits.
         axes = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
         dense = array.transpose(axes)
         self._size += array.nbytes
         if self._size > LARGEST:
-            raise NotData(f"{where} brings it to {self._size:,} bytes; {LARGEST:,} are accepted")
+            raise NotSerializable(
+                f"{where} brings it to {self._size:,} bytes; {LARGEST:,} are accepted"
+            )
         self.raw.append(dense.tobytes())
         return ["array", dtype, list(dense.shape), np.argsort(axes).tolist(), len(self.raw) - 1]
 
@@ -187,7 +191,7 @@ class _Encoder:
         if kind is np.random.SeedSequence and value.pool_size == 4:
             history = value.entropy, value.spawn_key, value.n_children_spawned
             return ["seeds", *(self.encode(item, where) for item in history)]
-        raise NotData(f"{where} is a {kind.__module__}.{kind.__qualname__}")
+        raise NotSerializable(f"{where} is a {kind.__module__}.{kind.__qualname__}")
 
     def _items(self, items: Any, where: str) -> list[Any]:
         return [self.encode(item, f"{where}[{place}]") for place, item in enumerate(items)]
@@ -297,7 +301,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
 
 def _name_of(dtype: np.dtype, where: str) -> str:
     if dtype.kind not in _NUMBERS:
-        raise NotData(f"{where} has dtype {dtype}")
+        raise NotSerializable(f"{where} has dtype {dtype}")
     return dtype.str
 
 

@@ -20,10 +20,10 @@ from jaxtyping import Shaped
 
 from eligrad._base.errors import UnknownName
 from eligrad._base.optional import import_optional, missing_package
-from eligrad.envs.adapters.gymnasium.encoding import NotData
+from eligrad.envs.adapters.gymnasium.encoding import NotSerializable
 from eligrad.envs.adapters.gymnasium.snapshot import Snapshots, chain_of
 from eligrad.envs.adapters.gymnasium.spaces import (
-    ActionGate,
+    ActionChecker,
     convert_action_space,
     convert_observation_space,
 )
@@ -76,8 +76,8 @@ class GymnasiumEnvironment(HostEnvironment):
         """Opens `num_copies` of the environment."""
         if num_copies < 1:
             raise ValueError(f"num_copies is {num_copies}; at least 1 is accepted")
-        gate = ActionGate(self._raw_action_space, num_copies, self.name)
-        return GymnasiumCopies(self, num_copies, gate)
+        checker = ActionChecker(self._raw_action_space, num_copies, self.name)
+        return GymnasiumCopies(self, num_copies, checker)
 
     def build(self) -> gymnasium.Env:
         """One copy as Gymnasium knows it."""
@@ -98,12 +98,12 @@ class GymnasiumEnvironment(HostEnvironment):
 class GymnasiumCopies(HostCopies):
     """Bare Gymnasium environments, stepped one after another."""
 
-    def __init__(self, env: GymnasiumEnvironment, num_copies: int, gate: ActionGate) -> None:
+    def __init__(self, env: GymnasiumEnvironment, num_copies: int, checker: ActionChecker) -> None:
         self.num_copies = num_copies
         self._name = env.name
         self._envs = [env.build() for _ in range(num_copies)]
         self._snapshots = [Snapshots(each) for each in self._envs]
-        self._gate = gate
+        self._check_actions = checker
         self._shape = tuple(env.observation_space.shape)
         self._dtype = np.dtype(env.observation_space.dtype)
         self._discrete = isinstance(env.action_space, Discrete)
@@ -126,7 +126,7 @@ class GymnasiumCopies(HostCopies):
         """Takes one action in each copy; where an episode ended, the next one is begun."""
         if not self._begun:
             raise ValueError("step was called before reset(seeds) or restore(snapshots)")
-        checked = self._gate(actions)
+        checked = self._check_actions(actions)
         reached = self._empty_observations()
         reward = np.empty(self.num_copies)
         terminated = np.empty(self.num_copies, bool)
@@ -154,7 +154,7 @@ class GymnasiumCopies(HostCopies):
         try:
             pairs = zip(self._snapshots, self._elapsed, strict=True)
             return [snapshots.take(elapsed) for snapshots, elapsed in pairs]
-        except NotData as error:
+        except NotSerializable as error:
             self.obstacle = str(error)
             return None
 

@@ -1,9 +1,9 @@
-"""What of MuJoCo's memory a snapshot must hold, and how it is written back in place.
+"""The state of MuJoCo in a snapshot: which memory is saved, and how it is written back in place.
 
-Positions and velocities alone would not do: rewards and contact forces are read from quantities
-that lag one substep behind them, and the solver starts from its last solution. So every
-floating-point array of `MjData` is kept that a step does not allocate anew. Whole numbers are not:
-they are indices, which a step computes from the model, and which a file must not be able to bend.
+Positions and velocities are not enough: rewards and contact forces are read from quantities that
+lag one substep behind, and the solver starts from its last solution. So every floating-point array
+of `MjData` is saved, except those that each step allocates. Integers are not saved: they are
+indices, which a step computes from the model, and which a file must not be able to change.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from eligrad.envs.adapters.gymnasium.encoding import NotData
+from eligrad.envs.adapters.gymnasium.encoding import NotSerializable
 
 _SHAPES = ("mesh_", "skin_", "bvh_", "oct_")  # large, and made when a model is compiled
 
@@ -54,7 +54,7 @@ class ModelPart:
     def state(self, where: str) -> dict[str, np.ndarray]:
         """All floating-point numbers but those of shapes."""
         if self._checksum() != self._checksum_when_built:
-            raise NotData(
+            raise NotSerializable(
                 f"{where} has other kinds, flags, indices or shapes than it was built with"
             )
         return {name: self._get(name).copy() for name in self._numbers}
@@ -106,9 +106,13 @@ class DataPart:
         model = self.object.model
         sleep = getattr(sys.modules["mujoco"].mjtEnableBit, "mjENBL_SLEEP", 0)
         if model.nplugin or model.opt.enableflags & int(sleep):
-            raise NotData(f"{where} has plugins or sleeping bodies, whose state is not numbers")
+            raise NotSerializable(
+                f"{where} has plugins or sleeping bodies, whose state is not numbers"
+            )
         if model.nq and "qpos" not in self._names:
-            raise NotData(f"{where} keeps its numbers where this version does not find them")
+            raise NotSerializable(
+                f"{where} keeps its numbers where this version does not find them"
+            )
         return self._now()
 
     def check(self, state: Any) -> None:

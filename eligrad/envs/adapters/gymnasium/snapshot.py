@@ -26,7 +26,12 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from eligrad.envs.adapters.gymnasium.encoding import Document, NotData, noticing_damage, to_bytes
+from eligrad.envs.adapters.gymnasium.encoding import (
+    Document,
+    NotSerializable,
+    damage_as_value_error,
+    to_bytes,
+)
 from eligrad.envs.adapters.gymnasium.mujoco_parts import DataPart, ModelPart, is_data, is_model
 
 # Attributes that say how an environment was made, or draw it: not what happened in it.
@@ -37,7 +42,7 @@ _SIMULATORS = ("gymnasium", "mujoco")
 
 
 class Snapshots:
-    """Takes and restores the snapshots of one environment; made as soon as that is built."""
+    """Takes and restores snapshots of one environment; to be made right after it is built."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         self._chain = chain_of(env)
@@ -48,14 +53,14 @@ class Snapshots:
         self._objects = [part.object for part in self._parts.values()]
 
     def take(self, elapsed: int) -> bytes:
-        """The state, `elapsed` steps into an episode; `NotData` says what cannot be told."""
+        """Returns the state, `elapsed` steps into an episode, or raises `NotSerializable`."""
         states = {name: part.state(name) for name, part in self._parts.items()}
         return to_bytes({"identity": self._identity(), "elapsed": elapsed}, states, self._objects)
 
     def restore(self, snapshot: bytes) -> int:
         """Puts the environment into that state and returns the steps elapsed in its episode."""
         document = Document(snapshot)
-        with noticing_damage():
+        with damage_as_value_error():
             identity, elapsed = document.header["identity"], document.header["elapsed"]
         if identity != self._identity():
             raise ValueError(
@@ -63,16 +68,16 @@ class Snapshots:
                 "Another simulator would not continue the same episode"
             )
         states = document.values(self._objects)
-        with noticing_damage():
+        with damage_as_value_error():
             for name, part in self._parts.items():
                 part.check(states[name])
-        # Only now, when all of it is found to fit, anything is changed.
+        # Nothing is changed before all of it was checked.
         for name, part in self._parts.items():
             part.put(states[name])
         return int(elapsed)
 
     def _identity(self) -> dict[str, Any]:
-        """What must be the same for a snapshot to fit."""
+        """What must be equal for a snapshot to fit."""
         links = " < ".join(
             f"{type(link).__module__}.{type(link).__qualname__}" for link in self._chain
         )
@@ -102,7 +107,7 @@ def _version(package: str) -> str:
 
 @runtime_checkable
 class Part(Protocol):
-    """Something in an environment whose state can be told in data."""
+    """An object in an environment whose state can be written as data."""
 
     identity: str
     """What it is; the same in an environment that was built in the same way."""
@@ -116,18 +121,18 @@ class Part(Protocol):
         ...
 
     def state(self, where: str) -> Any:
-        """All that may change of it; `NotData` says what cannot be told."""
+        """Returns its state as data, or raises `NotSerializable`."""
         ...
 
     def check(self, state: Any) -> None:
-        """Refuses a state that does not fit, with a ValueError or what comes of looking at it."""
+        """Raises an error for a state that does not fit."""
 
     def put(self, state: Any) -> None:
         """Puts it into that state."""
 
 
 class _Empty:
-    """Size and nature of an object that has nothing but attributes."""
+    """An object with nothing but attributes, to compare sizes with."""
 
 
 class _ObjectPart:
@@ -202,7 +207,7 @@ class _FixedPart:
     def state(self, where: str) -> Any:
         """Nothing, or the part that a method belongs to."""
         if self._owner is not None and _part_of(self._owner) is None:
-            raise NotData(f"{where} is a method of a {_qualified(type(self._owner))}")
+            raise NotSerializable(f"{where} is a method of a {_qualified(type(self._owner))}")
         return self._owner
 
     def check(self, state: Any) -> None:

@@ -34,8 +34,8 @@ def _convert_box(space: gymnasium.spaces.Box) -> Box:
     return Box(space.low, space.high, space.shape, space.dtype)
 
 
-class ActionGate:
-    """Lets through the actions of all copies at once, checked and as the simulator wants them."""
+class ActionChecker:
+    """Checks the actions of all copies at once, and converts them to what the simulator takes."""
 
     def __init__(self, space: gymnasium.Space, num_copies: int, name: str) -> None:
         self._space = convert_action_space(space, name)
@@ -53,7 +53,7 @@ class ActionGate:
             )
 
     def __call__(self, actions: Shaped[np.ndarray | jax.Array, "..."]) -> np.ndarray:
-        """The checked actions; those of a `Discrete` space that starts elsewhere are shifted."""
+        """Returns the actions; those of a `Discrete` space that does not start at 0 are shifted."""
         array = np.asarray(actions)
         if array.dtype.kind not in self._kinds:
             wanted = "integers" if self._kinds == "iu" else "floats"

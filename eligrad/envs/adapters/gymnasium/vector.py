@@ -21,7 +21,7 @@ from jaxtyping import Shaped
 
 from eligrad.envs.adapters.gymnasium.environment import check_seeds
 from eligrad.envs.adapters.gymnasium.spaces import (
-    ActionGate,
+    ActionChecker,
     convert_action_space,
     convert_observation_space,
 )
@@ -70,7 +70,7 @@ class VectorCopies(HostCopies):
         self.num_copies = vector.num_envs
         self._vector = vector
         self._resets_itself = resets_itself
-        self._gate = ActionGate(vector.single_action_space, vector.num_envs, name)
+        self._check_actions = ActionChecker(vector.single_action_space, vector.num_envs, name)
         self._closed = False
 
     def reset(self, seeds: Sequence[int]) -> Shaped[np.ndarray, "copies ..."]:
@@ -81,7 +81,9 @@ class VectorCopies(HostCopies):
 
     def step(self, actions: Shaped[np.ndarray | jax.Array, "..."]) -> HostTransition:
         """Takes one action in each copy; where an episode ended, the next one is begun."""
-        observed, reward, terminated, truncated, infos = self._vector.step(self._gate(actions))
+        observed, reward, terminated, truncated, infos = self._vector.step(
+            self._check_actions(actions)
+        )
         # A vector environment may hand out the same arrays at every step: copy them.
         reached = following = np.array(observed)
         terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
@@ -96,7 +98,7 @@ class VectorCopies(HostCopies):
         return HostTransition(following, np.array(reward, float), terminated, truncated, reached)
 
     def snapshot(self) -> list[bytes] | None:
-        """None: the state of somebody else's copies cannot be told."""
+        """None: a `VectorEnv` does not give the state of its copies."""
         self.obstacle = "a gymnasium.vector.VectorEnv does not tell its state"
         return None
 
@@ -109,7 +111,7 @@ class VectorCopies(HostCopies):
         return list(self._vector.render() or ())
 
     def close(self) -> None:
-        """Closes the simulators, windows and processes of theirs; may be called twice."""
+        """Closes the simulators, their windows and processes; may be called twice."""
         if not self._closed:
             self._closed = True
             _in_use.pop(id(self._vector.unwrapped), None)
