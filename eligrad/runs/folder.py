@@ -44,7 +44,8 @@ from eligrad.runs.records import read_summary
 
 KEPT = 2
 """Checkpoints kept: if the newest is damaged, the one before it is used."""
-_PART = re.compile(rf"metrics/({'|'.join(SCHEMAS)})/\d{{12}}\.parquet")
+_CHECKPOINT = re.compile(r"checkpoint-[0-9]{12}\.npz$")
+_PART = re.compile(rf"metrics/({'|'.join(SCHEMAS)})/[0-9]{{12}}\.parquet")
 
 
 class RunInUseError(OSError):
@@ -167,8 +168,8 @@ class RunFolder:
         return self.path / "curve.png"
 
     def checkpoints(self) -> list[Path]:
-        """All checkpoints, from the oldest to the newest."""
-        return sorted(self.path.glob("checkpoint-*.npz"))
+        """All checkpoints that the run wrote, from the oldest to the newest."""
+        return sorted(f for f in self.path.glob("checkpoint-*.npz") if _CHECKPOINT.match(f.name))
 
     def checkpoint_at(self, step: int) -> Path:
         """The checkpoint of that step."""

@@ -44,6 +44,19 @@ def test_a_part_that_the_run_did_not_write_is_no_data(tmp_path):
         (run / "metrics/episodes" / name).unlink()
 
 
+def test_a_checkpoint_that_the_run_did_not_write_is_none(tmp_path):
+    """It is neither resumed from nor counted among the two that are kept."""
+    folder = write_three(tmp_path / "run")
+    older, newest = folder.checkpoints()
+    for name in ("checkpoint-000000000030 (conflicted copy).npz", "checkpoint-best.npz"):
+        shutil.copy(older, folder.path / name)
+    assert folder.checkpoints() == [older, newest]
+    assert folder.restore(state())[0] == 30
+    folder.save(40, state(40.0), tables(40), {})
+    assert [file.stem[-2:] for file in folder.checkpoints()] == ["30", "40"]
+    assert (folder.path / "checkpoint-best.npz").exists()
+
+
 def write_three(path: Path) -> RunFolder:
     """A run with checkpoints at steps 20 and 30, and metrics from step 10 on."""
     folder = RunFolder.create(path)
