@@ -199,7 +199,7 @@ class Study:
             finished = final[mine][~np.isnan(final[mine])]
             error = np.std(finished, ddof=1) / np.sqrt(len(finished)) if len(finished) > 1 else 0.0
             results[variant] = {
-                "game": self.env.removeprefix("MinAtar/").removesuffix("-v1"),
+                "game": title(self.env),
                 "env": self.env,
                 "variant": variant,
                 "config": dataclasses.asdict(config),
@@ -244,10 +244,14 @@ def listed(values: np.ndarray, digits: int) -> list[float | None]:
 
 def path_of(out: Path, env: str, variant: str) -> Path:
     """Where the result of a variant lies."""
-    name = env.split("/")[-1]
-    name = name.removesuffix("-v1") if env.startswith("MinAtar/") else name
     variant = variant.replace(":", "-").replace(",", "-").replace("=", "")
-    return out / f"{name}-{variant}.json"
+    return out / f"{title(env)}-{variant}.json"
+
+
+def title(env: str) -> str:
+    """An environment's name in tables and of files: Breakout, CartPole-v1."""
+    name = env.rpartition("/")[2]
+    return name.removesuffix("-v1") if env.startswith("MinAtar/") else name
 
 
 def unfinished(path: Path) -> bool:

@@ -52,15 +52,11 @@ class HSettings(Protocol):
 
 def check_settings(settings: HSettings) -> None:
     """Refuses settings of h that make no sense, or that the rule has no use for."""
-    check.one_of("rule", settings.rule, rules.names())
+    rule = rules.get(settings.rule)
     check.one_of("regularize", settings.regularize, get_args(rules.Regularize))
     check.one_of("h", settings.h, get_args(H))
-    rule = rules.get(settings.rule)
-    if settings.regularize != "parameters" and not rule.regularized:
-        raise ValueError(
-            f"regularize is {settings.regularize!r} and rule {settings.rule!r}, which does not "
-            "regularise h; tdrc does"
-        )
+    # A rule that does not regularise h has no use for the default of β, and ignores it.
+    rule.resolve_beta(settings.beta if rule.regularized else None, settings.regularize)
     if settings.h != "network" and not rule.has_auxiliary:
         raise ValueError(f"h is {settings.h!r} and rule {settings.rule!r}, which has no h")
 

@@ -30,9 +30,10 @@ def trace_adam(
         s  = d s + (∇V)²,    n = d n + 1,    v = s / n
         Δw = α clip(δ) z / (sqrt(v) + ε)
 
-    v is Adam's second moment with β₂ = d and its bias corrected. The direction g of a gradient rule
-    has a correction c beside δ z, -H ∇V - z_h ∇δ for w. It is shortened by as much as clipping
-    shortens δ, and its squares join those of the gradient, so that its steps are bounded, too::
+    v is Adam's second moment with β₂ = d and its bias corrected. z is the trace itself, a sum and
+    no average; v is not emptied where the trace is. The direction g of a gradient rule has a
+    correction c beside δ z, -H ∇V - z_h ∇δ for w. It is shortened by as much as clipping shortens
+    δ, and its squares join those of the gradient, so that its steps are bounded, too::
 
         c  = (g - δ z) / max(|δ|, 1)
         s  = d s + (∇V)² + c²
