@@ -133,8 +133,8 @@ def main(steps: int = 200_000, seeds: int = 4) -> tuple[float, float]:
     returns = np.asarray(jax.vmap(partial(train, steps))(keys))
     early, late = returns[:, : steps // 10], returns[:, -(steps // 10) :]
     for name, part in (("early", early), ("late", late)):
-        means = [np.round(each[each > 0].mean(), 1) for each in part]
-        print(f"mean return of {name} episodes, for each seed: {means}")
+        means = [f"{each[each > 0].mean():.0f}" for each in part]
+        print(f"mean return of {name} episodes, for each seed: {', '.join(means)}")
     return early[early > 0].mean(), late[late > 0].mean()
 
 
