@@ -34,16 +34,6 @@ _NEEDED = (
 )  # fmt: skip
 
 
-class SeveralConfigurations(ValueError):
-    """One side of a comparison holds several configurations."""
-
-    def __init__(self, found: str) -> None:
-        self.found = found
-        super().__init__(
-            f"{found}; compare one at a time, for example runs[runs.config_hash == ...]"
-        )
-
-
 def compare(
     runs_a: Table, runs_b: Table, column: str = "return_last", bootstrap: Bootstrap = STANDARD
 ) -> Comparison:
@@ -274,7 +264,10 @@ def _check_one_configuration(name: str, runs: Table) -> None:
     for env, group in runs.groupby("env", observed=True):
         configurations = group["config_hash"].nunique()
         if configurations > 1:
-            raise SeveralConfigurations(f"{name} has {configurations} configurations on {env}")
+            raise ValueError(
+                f"{name} has {configurations} configurations on {env}; one is accepted, for "
+                "example runs[runs.config_hash == ...]"
+            )
         twice = group["seed"][group["seed"].duplicated()]
         if len(twice):
             raise ValueError(

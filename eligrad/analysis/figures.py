@@ -19,7 +19,7 @@ from eligrad.analysis.bootstrap import STANDARD, Bootstrap
 from eligrad.analysis.frames import MEANINGS, Table, require, scores
 from eligrad.analysis.lines import Line, lines_of
 from eligrad.analysis.statistics import Bounds, bounds_of, normalise, performance_profile
-from eligrad.runs.configuration import shown
+from eligrad.runs.configuration import by_size, shown
 from eligrad.runs.plot import blank, draw_mean, save
 from eligrad.runs.returns import POINTS, have_a_value, mean_and_error
 
@@ -169,8 +169,7 @@ def _check_settings(runs: Table, settings: Sequence[str]) -> None:
 
 def _values(column: Any) -> list:
     """The values that a setting has, in order."""
-    values = list(pd.unique(column.dropna()))
-    return sorted(values, key=lambda value: (isinstance(value, str), value))
+    return sorted(pd.unique(column.dropna()), key=by_size)
 
 
 def speed_bars(runs: Table, column: str = "steps_per_second") -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -18,7 +17,7 @@ from eligrad.analysis.frames import (
     require,
     world_columns,
 )
-from eligrad.runs.configuration import shown
+from eligrad.runs.configuration import by_size, shown
 
 
 class Line(NamedTuple):
@@ -37,7 +36,7 @@ def lines_of(runs: Table) -> list[Line]:
 
     def order(key: tuple[str, str]) -> tuple[Any, ...]:
         first = groups[key].iloc[0]
-        return palette.order(key[0]), [_by_size(first[column]) for column in fixed], key[1]
+        return palette.order(key[0]), [by_size(first[column]) for column in fixed], key[1]
 
     ordered = sorted(groups, key=order)
     styles = palette.styles([agent for agent, _ in ordered])
@@ -45,13 +44,6 @@ def lines_of(runs: Table) -> list[Line]:
         Line(agent, label, style, groups[agent, label])
         for (agent, label), style in zip(ordered, styles, strict=True)
     ]
-
-
-def _by_size(value: Any) -> tuple[bool, float, str]:
-    """Numbers by size, then words by alphabet, and what is missing among them."""
-    # A missing number is unequal to itself, and in no order with others.
-    number = isinstance(value, numbers.Real) and value == value
-    return (False, float(value), "") if number else (True, 0.0, str(value))
 
 
 def labelled(runs: Table) -> Table:

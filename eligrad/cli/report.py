@@ -9,7 +9,6 @@ from typing import Annotated
 import tyro
 
 from eligrad._base.text import printable
-from eligrad.analysis.report import write_report
 from eligrad.cli import messages
 
 
@@ -35,6 +34,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _write(command: Report) -> int:
+    from eligrad.analysis.report import write_report
+
     out = write_report(command.runs, command.out, command.title)
     print(f"report: {printable(str(out))}")
     return 0

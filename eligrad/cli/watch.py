@@ -10,18 +10,20 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import tyro
 
+from eligrad._base.errors import DamagedFileError
 from eligrad._base.text import printable
-from eligrad.agents.registry import title_of
 from eligrad.cli import messages
-from eligrad.runs.config import Plan, plan_in_file
-from eligrad.runs.folder import RunFolder
-from eligrad.runs.metrics import CHUNKS, Tables
+from eligrad.runs.config import Plan
 from eligrad.runs.returns import align, even_grid, final, mean_and_error
+
+if TYPE_CHECKING:
+    from eligrad.runs.folder import RunFolder
+    from eligrad.runs.metrics import Tables
 
 RECENT = 20
 """Chunks that the speed is taken over."""
@@ -104,8 +106,14 @@ class View:
 
 def read(run: Path) -> View:
     """The present state of a run folder; OSError or ValueError if a file is just being replaced."""
+    from eligrad.runs.folder import RunFolder
+
     folder = RunFolder(run)
-    plan = plan_in_file(folder.config["plan"], run / "config.json")
+    try:
+        # As the file has it: the agent may be registered in the process that trains it only.
+        plan = Plan(**folder.config["plan"])
+    except TypeError as error:
+        raise DamagedFileError(f"{run / 'config.json'} makes no sense: {error}") from error
     # A run writes episodes before the chunk that they belong to. So all episodes up to the last
     # chunk that is there now can be read, however long it takes; later ones are for the next view.
     parts = folder.parts("chunks")
@@ -129,6 +137,8 @@ def _state(folder: RunFolder, plan: Plan) -> str:
 
 def describe(view: View, now: float, columns: int, rows: int) -> list[str]:
     """The view as lines of at most so many columns; the curve has the rows that text leaves it."""
+    from eligrad.agents.registry import title_of
+
     plan, count = view.plan, len(view.plan.seeds)
     head = f"{title_of(plan.agent)} on {plan.env or 'an environment made by hand'}"
     head += f", {count} seeds" if count > 1 else f", seed {plan.seeds[0]}"
@@ -237,6 +247,8 @@ def _over_seeds(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _metrics(view: View) -> str:
     """The newest chunk's numbers, averaged over seeds."""
+    from eligrad.runs.metrics import CHUNKS
+
     chunks = view.tables.chunks
     newest = chunks.filter(np.asarray(chunks["step"]) == view.step)
     words = []

@@ -94,6 +94,13 @@ def _canonical(value: Any) -> Any:
     return float(value) + 0.0  # + 0.0: there is one zero
 
 
+def by_size(value: Any) -> tuple[bool, float, str]:
+    """The sort key of a setting's value: numbers by size, then words and what is missing."""
+    # A missing number is unequal to itself, and in no order with others.
+    number = isinstance(value, numbers.Real) and value == value
+    return (False, float(value), "") if number else (True, 0.0, str(value))
+
+
 def shown(value: Any) -> str:
     """A setting's value as figures and tables print it; small and large numbers as 3e-4 and 1e6."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):

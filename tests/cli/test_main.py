@@ -40,3 +40,20 @@ def test_silence_when_nobody_reads_on(tmp_path, unbuffered):
     told = command.stderr.read().decode()
     command.stderr.close()
     assert (command.wait(), told) == (141, "")
+
+
+@pytest.mark.parametrize("command", ["compare", "report", "runs", "watch"])
+def test_help_and_typos_need_no_large_package(command):
+    """They are answered at once."""
+    program = (
+        "import sys\nfrom eligrad.cli import main\n"
+        "for arguments in (['--help'], ['--hlep', 'a', 'b']):\n"
+        "    try:\n        main([sys.argv[1], *arguments])\n"
+        "    except SystemExit:\n        pass\n"
+        "print({'jax', 'pandas', 'pyarrow', 'scipy', 'matplotlib'} & set(sys.modules))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, command], capture_output=True, text=True, check=True
+    )
+    assert f"eligrad {command}" in done.stdout
+    assert done.stdout.endswith("set()\n")

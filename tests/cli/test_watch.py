@@ -163,6 +163,14 @@ def test_watch_cuts_no_words(tmp_path):
     assert len(text(folder, age=100.0, columns=60, rows=18)) <= 18
 
 
+def test_watch_needs_no_agent(tmp_path):
+    """The module that registers it was imported by the process that trains."""
+    folder = RunFolder(tmp_path / "run")
+    plan = plan_of().to_json() | {"agent": "mine", "settings": {"lam": 0.5}}
+    folder.write_config({"plan": plan, "sessions": []})
+    assert "mine on MinAtar/Breakout-v1, 2 seeds: training" in text(folder)
+
+
 def test_watch_prints_names_escaped(tmp_path):
     folder = RunFolder(tmp_path / "run")
     plan = plan_of().to_json() | {"env": "A\x1b[2J\nB"}
