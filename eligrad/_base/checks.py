@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 MOST_STEPS = 2**31 - 1
 """The largest number of steps, and the largest seed: a 32-bit integer."""
 
@@ -18,3 +20,12 @@ def whole_number(name: str, value: Any) -> int:
     if not (1 <= number <= MOST_STEPS and number == int(number)):
         raise ValueError(f"{name} is {value}; a whole number from 1 to 2³¹ - 1 is accepted")
     return int(number)
+
+
+def true_or_false(name: str, value: Any) -> bool:
+    """The truth of a flag; 0 and 1 are accepted, words are not: bool("False") is true."""
+    if not isinstance(value, bool | np.bool_):
+        array = np.asarray(value)
+        if array.ndim or array.dtype.kind not in "biuf" or array not in (0, 1):
+            raise TypeError(f"{name} is {value!r}; True or False is accepted")
+    return bool(value)

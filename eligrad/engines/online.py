@@ -24,6 +24,7 @@ from typing import Any, SupportsFloat
 import jax
 import numpy as np
 
+from eligrad._base.checks import true_or_false
 from eligrad.agents.protocol import StreamingAgent, Transition
 from eligrad.agents.registry import to_json
 from eligrad.engines.devices import return_freed_memory
@@ -83,24 +84,43 @@ class Online:
     def observe(
         self,
         observation: Any,
-        reward: SupportsFloat = 0.0,
+        reward: SupportsFloat | None = None,
         terminated: bool | np.bool_ = False,
         truncated: bool | np.bool_ = False,
     ) -> int | None:
-        """Takes in what the last action led to, learns from it, and returns the next action.
+        """Learns from what the last action led to, and returns the next action.
 
-        `reward`, `terminated` and `truncated` are those of the last action; the first observation
-        of an episode comes alone. Returns None where the episode ended.
+        Args:
+            observation: What is observed now, of the same shape and dtype at each call.
+            reward: The reward of the last action. It must be given, also where it is 0, except
+                with the first observation of an episode, which no action led to.
+            terminated: Whether the last action ended the episode.
+            truncated: Whether the episode was cut off after the last action; it counts as going
+                on from `observation`.
+
+        Returns:
+            The action, or None where the episode ended.
         """
         observation = self._checked(observation)
-        reward = float(reward)
-        if not math.isfinite(reward):
+        terminated = true_or_false("terminated", terminated)
+        truncated = true_or_false("truncated", truncated)
+        reward = None if reward is None else float(reward)
+        if reward is not None and not math.isfinite(reward):
             raise ValueError(f"reward is {reward}; a finite number is accepted")
-        if self._packed is None:
-            return self._begin(observation, reward, bool(terminated or truncated))
-        if self._ending is not None:
-            self._refuse_at_first(reward, bool(terminated or truncated))
+        if self._packed is None or self._ending is not None:
+            if reward or terminated or truncated:
+                raise ValueError(
+                    f"the first observation of an episode came with reward {reward} and "
+                    f"ended={terminated or truncated}; it comes alone, since no action led to it"
+                )
+            if self._ending is None:
+                return self._begin(observation)
             return self._learn(self._ending._replace(observation=observation))
+        if reward is None:
+            raise ValueError(
+                "reward is missing; the reward of the last action is accepted, 0.0 if there was "
+                "none. For the first observation of a new episode call interrupt(observation)"
+            )
         transition = Transition(
             reward=np.float32(reward),
             terminated=np.bool_(terminated),
@@ -174,8 +194,7 @@ class Online:
         (action,) = self._replace_state(self._choose, (self.agent, self._packed, key), self.steps)
         return int(action)
 
-    def _begin(self, observation: Any, reward: float, ended: bool) -> int:
-        self._refuse_at_first(reward, ended)
+    def _begin(self, observation: Any) -> int:
         self.state = self._init(self.agent, jax.random.fold_in(self._key, 0), observation)
         return self._next_action()
 
@@ -205,13 +224,6 @@ class Online:
             if returned:
                 (self._packed, *others), self.steps, self._ending = returned[0], steps, None
         return others
-
-    def _refuse_at_first(self, reward: float, ended: bool) -> None:
-        if reward != 0.0 or ended:
-            raise ValueError(
-                f"the first observation of an episode came with reward {reward} and ended={ended}; "
-                "it comes alone, since no action led to it"
-            )
 
     def _checked(self, observation: Any) -> np.ndarray:
         array = np.asarray(observation)

@@ -155,6 +155,12 @@ def test_online_refuses_what_cannot_be():
         online.observe(bad)
     with pytest.raises(ValueError, match="reward is inf"):
         online.observe(np.zeros(SIZE, np.float32), reward=np.inf)
+    with pytest.raises(ValueError, match=r"reward is missing.*call interrupt\(observation\)"):
+        online.observe(np.ones(SIZE, np.float32))
+    observe = getattr(Online.observe, "__wrapped__", Online.observe)  # without type checks
+    for flag in ("False", "", None, 2, 0.5, [False]):
+        with pytest.raises(TypeError, match="terminated is .*; True or False is accepted"):
+            observe(online, np.ones(SIZE, np.float32), 1.0, terminated=flag)
     # None of it has touched the agent.
     assert online.observe(np.ones(SIZE, np.float32), 1.0) in range(ACTIONS)
     assert online.steps == 1

@@ -219,6 +219,7 @@ def test_actions_that_do_not_fit(env_id, actions, error, match):
         ("reset shape", ValueError, r"reset of Faulty returned.*\(1,\).*says \(3,\)"),
         ("reset dtype", TypeError, "reset of Faulty returned.*complex.*says float32"),
         ("step shape", ValueError, r"step of Faulty returned.*\(1,\).*says \(3,\)"),
+        ("step flag", TypeError, "terminated is 'False'; True or False is accepted"),
         ("step error", ZeroDivisionError, "fell over"),
     ],
 )

@@ -66,6 +66,8 @@ class Faulty(Counter):
             return observation[:1], *rest
         if self.fault == "step error":
             raise ZeroDivisionError("the simulator fell over")
+        if self.fault == "step flag":
+            rest[1] = "False"
         return observation, *rest
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from jaxtyping import Shaped
 
+from eligrad._base.checks import true_or_false
 from eligrad._base.errors import UnknownName
 from eligrad._base.optional import import_optional, missing_package
 from eligrad.envs.adapters.gymnasium.encoding import NotSerializable
@@ -140,7 +141,8 @@ class GymnasiumCopies(HostCopies):
                 self._refuse_shape(observation, "step")
             reached[row] = observation
             elapsed[row] += 1
-            cut = cut or elapsed[row] >= self._limit
+            end = true_or_false("terminated", end)
+            cut = true_or_false("truncated", cut) or elapsed[row] >= self._limit
             terminated[row] = end
             truncated[row] = cut
             if end or cut:
