@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
 from eligrad import rules
@@ -28,6 +29,7 @@ from eligrad.agents.ppo import (
     Networks,
     check_count,
     check_divides,
+    norm,
 )
 from eligrad.agents.protocol import Metrics, Rollout
 
@@ -114,28 +116,8 @@ class GradientPPO(ActorCritic):
     ) -> tuple[Float[Array, ""], Float[Array, "units time"], Metrics]:
         """The critic's loss and h's, the advantages for the policy, and what there is to tell."""
         c, rule, seen = self.config, self._rule, batch.rollout
-        value, following, features = self._values_along(networks.critic, seen)
         rho = jax.lax.stop_gradient(ratio) if c.importance_sampling else None
-        h: Any = None
-        options: dict[str, Any] = {}
-        if rule.has_auxiliary:
-            h = self._h(networks.auxiliary, seen.observation, features)
-            options = auxiliary.rule_options(c, self.critic, networks.auxiliary)
-
-        def loss_along(value: Array, following: Array, h: Any, rho: Any, seen: Rollout) -> Array:
-            return rule.loss(
-                value,
-                seen.reward,
-                self._discount(seen),
-                following,
-                h,
-                lam=c.lam,
-                truncated_t=seen.truncated,
-                rho_tm1=rho,
-                **options,
-            )
-
-        loss = jnp.mean(jax.vmap(loss_along)(value, following, h, rho, seen))
+        loss, value, following, h = self._critic_loss(rule, networks, seen, rho)
         error = rules.td_error(value, seen.reward, self._discount(seen), following)
         error = jax.lax.stop_gradient(jax.vmap(self._lambda_errors)(error, seen, rho))
         metrics = {"lambda_error": jnp.sqrt(jnp.mean(jnp.square(error)))}
@@ -144,6 +126,63 @@ class GradientPPO(ActorCritic):
             # The projected Bellman error is the maximum of this over all h.
             metrics["pbe"] = jnp.mean(2.0 * error * h - jnp.square(h))
         return loss, error if c.advantage == "fresh" else batch.advantage, metrics
+
+    def _critic_loss(
+        self, rule: rules.Rule, networks: Networks, seen: Rollout, rho: Any
+    ) -> tuple[Float[Array, ""], Array, Array, Any]:
+        """The loss of the critic and h by a rule; the values of both ends of transitions, and h."""
+        value, following, features = self._values_along(networks.critic, seen)
+        h: Any = None
+        options: dict[str, Any] = {}
+        if rule.has_auxiliary:
+            h = self._h(networks.auxiliary, seen.observation, features)
+            options = auxiliary.rule_options(self.config, self.critic, networks.auxiliary)
+
+        def loss_along(value: Array, following: Array, h: Any, rho: Any, seen: Rollout) -> Array:
+            return rule.loss(
+                value,
+                seen.reward,
+                self._discount(seen),
+                following,
+                h,
+                lam=self.config.lam,
+                truncated_t=seen.truncated,
+                rho_tm1=rho,
+                **options,
+            )
+
+        loss = jnp.mean(jax.vmap(loss_along)(value, following, h, rho, seen))
+        return loss, value, following, h
+
+    def _health(self, networks: Networks, batch: Batch) -> Metrics:
+        """Whether h is alive: its size against the TD(λ) errors, and the correction's share."""
+        if not self._rule.has_auxiliary:
+            return {}
+        seen, rho = batch.rollout, None
+        if self.config.importance_sampling:
+            policy = over_batch(self.policy, 2)(networks.actor, seen.observation)
+            rho = jnp.exp(policy.log_prob(seen.action) - batch.log_prob)
+
+        def gradient(rule: rules.Rule) -> PyTree:
+            def loss(critic: PyTree) -> Array:
+                return self._critic_loss(rule, networks._replace(critic=critic), seen, rho)[0]
+
+            return jax.grad(loss)(networks.critic)
+
+        _, value, following, h = self._critic_loss(self._rule, networks, seen, rho)
+        error = rules.td_error(value, seen.reward, self._discount(seen), following)
+        error = jax.vmap(self._lambda_errors)(error, seen, rho)
+        semi = gradient(rules.get("td"))
+        gap = jax.tree.map(jnp.subtract, gradient(self._rule), semi)
+        return {
+            "h_to_td_error": jnp.mean(jnp.abs(h)) / jnp.mean(jnp.abs(error)),
+            "h_td_error_correlation": jnp.corrcoef(h.ravel(), error.ravel())[0, 1],
+            "correction_share": norm(gap) / norm(semi),
+        }
+
+    def remarks(self, columns: dict[str, np.ndarray]) -> list[str]:
+        """Says so where the correction is inactive at the end of a run."""
+        return auxiliary.remarks(self.config, columns)
 
     def _h_along(self, networks: Networks, seen: Array) -> Float[Array, " time"] | None:
         """h of normalised observations; None for an agent without h."""

@@ -305,15 +305,15 @@ class ActorCritic(RolloutAgent):
             networks, optimizers = jax.tree.map(
                 lambda old, new: jnp.where(ended, old, new), (networks, optimizers), moved
             )
-            norms = {f"{name}_gradient_norm": _norm(g) for name, g in gradient._asdict().items()}
+            norms = {f"{name}_gradient_norm": norm(g) for name, g in gradient._asdict().items()}
             metrics |= norms | {"applied": (~ended).astype(jnp.float32)}
             return (networks, optimizers, ended), metrics
 
         begun = (state.networks, state.optimizers, jnp.zeros((), bool))
-        (networks, optimizers, _), metrics = jax.lax.scan(
-            descend, begun, orders.reshape(-1, together)
-        )
+        places = orders.reshape(-1, together)
+        (networks, optimizers, _), metrics = jax.lax.scan(descend, begun, places)
         metrics = {name: jnp.mean(values) for name, values in metrics.items()}
+        metrics |= self._health(networks, jax.tree.map(lambda array: array[places[-1]], batch))
         target = batch.value + batch.advantage
         metrics["explained_variance"] = 1.0 - jnp.var(batch.advantage) / jnp.var(target)
         step = state.step + jnp.int32(c.rollout)
@@ -358,6 +358,11 @@ class ActorCritic(RolloutAgent):
         """The critic's loss, the advantages for the policy, and what there is to tell."""
         raise NotImplementedError(f"{type(self).__name__} must define _criticise")
 
+    def _health(self, networks: Networks, batch: Batch) -> Metrics:
+        """What there is to tell of h after an update; nothing for an agent without h."""
+        del networks, batch
+        return {}
+
     def _move(
         self, networks: Networks, optimizers: Networks, gradient: Networks, step: Int[Array, ""]
     ) -> tuple[Networks, Networks]:
@@ -370,7 +375,7 @@ class ActorCritic(RolloutAgent):
             networks, optimizers, gradient, self._step_sizes(), strict=True
         ):
             limit = jnp.where(jnp.asarray(c.max_gradient_norm) > 0, c.max_gradient_norm, jnp.inf)
-            shrink = jnp.minimum(1.0, limit / jnp.maximum(_norm(g), 1e-12))
+            shrink = jnp.minimum(1.0, limit / jnp.maximum(norm(g), 1e-12))
             g = jax.tree.map(lambda leaf, by=shrink: leaf * by, g)
             # Adam's bias correction does not trace under strict promotion.
             with jax.numpy_dtype_promotion("standard"):
@@ -435,7 +440,8 @@ def _standardise(advantage: Float[Array, "..."]) -> Float[Array, "..."]:
     return (advantage - jnp.mean(advantage)) / (jnp.std(advantage, ddof=1) + 1e-8)
 
 
-def _norm(tree: PyTree) -> Float[Array, ""]:
+def norm(tree: PyTree) -> Float[Array, ""]:
+    """The Euclidean norm of all entries together."""
     squares = (jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree))
     return jnp.sqrt(sum(squares, jnp.zeros((), jnp.float32)))
 

@@ -125,6 +125,10 @@ def total(gradients):
     return [sum(w * g[i] for w, g in pairs) for i in range(len(pairs[0][1]))]
 
 
+HEALTH = "h_to_td_error", "h_td_error_correlation", "correction_share"
+"""Of h after an update, in the last minibatch."""
+
+
 class Learner:
     """Actor, critic and, for a gradient rule, h; `s` has the settings by their names."""
 
@@ -195,10 +199,16 @@ class Learner:
         self.step += rollout.reward.size
         targets = [self.old_value[p] + self.advantage[p] for p in self.advantage]
         errors = np.var(list(self.advantage.values()))
-        return {name: np.mean([tell[name] for tell in told]) for name in told[0]} | {
-            "applied": applied / len(told),
-            "explained_variance": 1 - errors / np.var(targets),
-        }
+        _, at_last = self.gradients(rollout, minibatches[-1])
+        health = {name: at_last[name] for name in HEALTH if name in at_last}
+        return (
+            {name: np.mean([tell[name] for tell in told]) for name in told[0]}
+            | health
+            | {
+                "applied": applied / len(told),
+                "explained_variance": 1 - errors / np.var(targets),
+            }
+        )
 
     def step_sizes(self):
         sizes = {"actor": self.s.actor_step_size, "critic": self.s.critic_step_size}
@@ -264,7 +274,7 @@ class Learner:
         """Gradient PPO's critic and h: minus the mean of the rule's updates over all steps."""
         critic, h_net, s = self.networks["critic"], self.networks["auxiliary"], self.s
         rho = ratio if s.importance_sampling else dict.fromkeys(ratio, 1.0)
-        fresh, for_critic, for_h, hs = {}, [], [], {}
+        fresh, for_critic, for_h, hs, semi = {}, [], [], {}, []
         n = len(ratio)
         for sequence in sequences:
             fresh |= zip(sequence, self.lambda_error(rollout, sequence, rho), strict=True)
@@ -288,6 +298,7 @@ class Learner:
                 weight_v, weight_d = {
                     "td": (d, 0.0), "gtd2": (0.0, -h), "tdc": (d - h, -h), "tdrc": (d - h, -h)
                 }[self.rule]  # fmt: skip
+                semi.append((-d / n, grad_v))
                 for_critic += [(-weight_v / n, grad_v), (-weight_d / n, grad_d)]
                 if h_net:
                     beta = s.beta if self.rule == "tdrc" else 0.0
@@ -301,5 +312,11 @@ class Learner:
         if h_net:
             tells["abs_h"] = np.mean(np.abs(list(hs.values())))
             tells["pbe"] = np.mean([2 * fresh[p] * hs[p] - hs[p] ** 2 for p in fresh])
+            both = np.array([[hs[p], fresh[p]] for p in fresh])
+            tells["h_to_td_error"] = np.abs(both[:, 0]).mean() / np.abs(both[:, 1]).mean()
+            with np.errstate(invalid="ignore"):  # an h that starts at 0 is constant
+                tells["h_td_error_correlation"] = np.corrcoef(both.T)[0, 1]
+            gap = total([*for_critic, *((-weight, g) for weight, g in semi)])
+            tells["correction_share"] = norm(gap) / norm(total(semi))
         gradients = {"critic": total(for_critic), "auxiliary": total(for_h) if h_net else []}
         return gradients, fresh, tells

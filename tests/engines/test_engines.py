@@ -159,7 +159,7 @@ def test_online_refuses_what_cannot_be():
         online.observe(np.ones(SIZE, np.float32))
     observe = getattr(Online.observe, "__wrapped__", Online.observe)  # without type checks
     for flag in ("False", "", None, 2, 0.5, [False]):
-        with pytest.raises(TypeError, match="terminated is .*; True or False is accepted"):
+        with pytest.raises(TypeError, match=r"terminated is .*; True or False is accepted"):
             observe(online, np.ones(SIZE, np.float32), 1.0, terminated=flag)
     # None of it has touched the agent.
     assert online.observe(np.ones(SIZE, np.float32), 1.0) in range(ACTIONS)

@@ -154,7 +154,7 @@ def test_the_table_says_what_happened(watched):
         "explained_variance", "lambda_error", "actor_gradient_norm", "critic_gradient_norm",
     }  # fmt: skip
     if learner.rule:
-        expected |= {"abs_h", "pbe", "auxiliary_gradient_norm"}
+        expected |= {"abs_h", "pbe", "auxiliary_gradient_norm", *cases.numpy_ppo.HEALTH}
     assert expected <= set(chunks.columns)
 
 
