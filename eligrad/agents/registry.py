@@ -8,7 +8,7 @@ only where a file is written (`to_json`, `from_json`).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -123,9 +123,10 @@ def make_settings(
         check.within("exploration_fraction", fraction, 0.0, 1.0)
     for setting, value in changes.items():
         if setting not in known:
-            accepted = (*known, "seeds", *(("exploration_fraction",) if explores else ()))
-            here = [n for n in _NAMES_ELSEWHERE.get(setting, ()) if n in accepted]
-            raise UnknownName(f"setting of {name}", setting, accepted, here)
+            accepted = [*known, "seeds", "loggers", *(["exploration_fraction"] if explores else [])]
+            raise UnknownName(
+                f"setting of {name}", setting, accepted, names_here(setting, accepted)
+            )
         if np.ndim(value) and (setting in static or len(value) != runs):
             raise ValueError(
                 f"{setting} is {value}; one value is accepted, or for a number a list with one for "
@@ -158,8 +159,15 @@ _NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "ent_coef": ("entropy_bonus",),
     "max_grad_norm": ("max_gradient_norm",),
     "seed": ("seeds",),
+    "sink": ("logger",),
+    "sinks": ("loggers",),
 }
-"""What settings are called in stable-baselines3 and in papers."""
+"""What settings are called in stable-baselines3, in papers, and in earlier versions."""
+
+
+def names_here(name: str, accepted: Collection[str]) -> list[str]:
+    """The accepted names of what is called `name` in other libraries or in earlier versions."""
+    return [here for here in _NAMES_ELSEWHERE.get(name, ()) if here in accepted]
 
 
 def static_settings(config: Any) -> set[str]:

@@ -20,6 +20,7 @@ from jax.errors import JaxRuntimeError
 from tyro.constructors import PrimitiveConstructorSpec
 
 from eligrad._base.checks import whole_number
+from eligrad._base.errors import UnknownName
 from eligrad.agents import AGENTS, registry
 from eligrad.agents.registry import EXPLORATION_FRACTION
 from eligrad.cli.modules import Modules, import_typed, look_here
@@ -80,10 +81,10 @@ class Train:
     """Steps between two updates of the progress bar; by default about 1000."""
     checkpoint_every: Annotated[int, _count("checkpoint-every")] | None = None
     """Steps between two checkpoints, a multiple of --chunk; by default a twentieth of the steps."""
-    sink: Annotated[
+    logger: Annotated[
         tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="tensorboard|wandb")
     ] = ()
-    """Send the metrics there too; may be given for each of them."""
+    """Also send the metrics to this logger; give the option once for each logger."""
     processes: Annotated[int, _count("processes")] | None = None
     """Processes that share the seeds, for environments outside JAX; by default one for each core.
     """
@@ -179,7 +180,7 @@ _FAULTS = (
     EnvironmentFault, Diverged, WorkerDied, OutOfMemory, OSError, MemoryError, JaxRuntimeError,
 )  # fmt: skip
 _FREE_ON_RESUMING = {
-    "steps", "processes", "resume", "modules", "sink", "progress", "cache", "debug",
+    "steps", "processes", "resume", "modules", "logger", "progress", "cache", "debug",
 }  # fmt: skip
 
 
@@ -187,7 +188,17 @@ def _flat(command: Train) -> dict[str, Any]:
     return vars(command.settings) | {k: v for k, v in vars(command).items() if k != "settings"}
 
 
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def _cli(arguments: list[str], default: Train) -> Train:
+    known = list(_flat(default))
+    for word in arguments:
+        name = word.partition("=")[0].removeprefix("--").replace("-", "_")
+        here = registry.names_here(name, known)
+        if word.startswith("--") and name not in known and here:
+            raise UnknownName("option", _option(name), map(_option, known), map(_option, here))
     return tyro.cli(type(default), prog="eligrad train", args=arguments, default=default)
 
 
@@ -229,7 +240,7 @@ def _run(command: Train) -> int:
                 steps=command.steps,
                 processes=command.processes,
                 progress=command.progress,
-                sinks=command.sink,
+                loggers=command.logger,
             )
         else:
             if module_of(command.env) is not None:
@@ -285,7 +296,7 @@ def _begin(command: Train, folder: Path) -> None:
         checkpoint_every=command.checkpoint_every,
         processes=command.processes,
         progress=command.progress,
-        sinks=command.sink,
+        loggers=command.logger,
         **options,
     )
 

@@ -1,7 +1,6 @@
-"""Metrics sent elsewhere while training goes on: TensorBoard and W&B, fed with the folder's rows.
+"""Loggers send the metrics to TensorBoard and W&B while training goes on.
 
-Every run is one of its own there, also those that are trained together. A sink's files lie in the
-folder that they are trained into.
+Each seed is a separate run there. A logger writes its files into the run folder.
 """
 
 from __future__ import annotations
@@ -17,25 +16,25 @@ import numpy as np
 from eligrad._base.optional import import_optional
 from eligrad.runs.metrics import Tables
 
-EXTRA = "sinks"
+EXTRA = "loggers"
 """The extra of eligrad that brings both packages."""
 
 
 @runtime_checkable
-class Sink(Protocol):
-    """Where metrics can be sent to."""
+class Logger(Protocol):
+    """Sends metrics to another program."""
 
     def write(self, tables: Tables, step: int) -> None:
         """Sends the rows of the chunk that ended with this step."""
         ...
 
     def close(self) -> None:
-        """Sends what is still on its way."""
+        """Sends what is still in memory, and ends."""
         ...
 
 
 class Subject(NamedTuple):
-    """What a sink is told of a run before its first rows."""
+    """What a logger knows of a run before its first rows."""
 
     folder: Path
     title: str
@@ -80,7 +79,7 @@ class TensorBoard:
     def __init__(self, subject: Subject) -> None:
         def of_package(module: str) -> Any:
             return import_optional(
-                f"tensorboard.{module}", extra=EXTRA, purpose="the sink 'tensorboard'"
+                f"tensorboard.{module}", extra=EXTRA, purpose="the logger 'tensorboard'"
             )
 
         writers = of_package("summary.writer.event_file_writer")
@@ -115,7 +114,7 @@ class WandB:
     """W&B runs in one group; WANDB_MODE=offline keeps all in `RUN/wandb`."""
 
     def __init__(self, subject: Subject) -> None:
-        wandb = import_optional("wandb", extra=EXTRA, purpose="the sink 'wandb'")
+        wandb = import_optional("wandb", extra=EXTRA, purpose="the logger 'wandb'")
         plan, begun = subject.config["plan"], subject.config["sessions"][0]["started"]
         self._runs = []
         for place, name in enumerate(subject.names):
@@ -158,49 +157,49 @@ def _of_run(plan: dict[str, Any], place: int) -> dict[str, Any]:
     return others | {"seed": plan["seeds"][place], "settings": settings}
 
 
-SINKS: dict[str, Callable[[Subject], Sink]] = {"tensorboard": TensorBoard, "wandb": WandB}
-"""The sinks, by the name of the package that each of them needs."""
+LOGGERS: dict[str, Callable[[Subject], Logger]] = {"tensorboard": TensorBoard, "wandb": WandB}
+"""The loggers, by the name of the package that each of them needs."""
 
 
-def check_sinks(names: Sequence[str], folder: Path | None) -> None:
-    """Refuses names that are unknown and sinks that cannot work here, before any work starts."""
+def check_loggers(names: Sequence[str], folder: Path | None) -> None:
+    """Refuses names that are unknown and loggers that cannot work here, before any work starts."""
     for name in names:
-        if name not in SINKS:
-            known = " and ".join(map(repr, SINKS))
-            raise ValueError(f"sinks has {name!r}; {known} are accepted")
+        if name not in LOGGERS:
+            known = " and ".join(map(repr, LOGGERS))
+            raise ValueError(f"loggers has {name!r}; {known} are accepted")
         if folder is None:
-            raise ValueError(f"sinks are {list(names)}, but without `out` they have no folder")
-        import_optional(name, extra=EXTRA, purpose=f"the sink {name!r}")
+            raise ValueError(f"loggers are {list(names)}, but without `out` they have no folder")
+        import_optional(name, extra=EXTRA, purpose=f"the logger {name!r}")
 
 
-class Sinks:
-    """Several sinks as one. One that fails is left, with a warning, and training goes on."""
+class Loggers:
+    """Several loggers as one. One that fails is left, with a warning, and training goes on."""
 
     def __init__(self) -> None:
-        self._working: dict[str, Sink] = {}
+        self._working: dict[str, Logger] = {}
 
     def open(self, names: Sequence[str], subject: Subject) -> None:
-        """Begins to send to the sinks of these names."""
+        """Begins to send to the loggers of these names."""
         for name in dict.fromkeys(names):
             try:
-                self._working[name] = SINKS[name](subject)
+                self._working[name] = LOGGERS[name](subject)
             except Exception as error:
                 _warn(name, error)
 
     def write(self, tables: Tables, step: int) -> None:
-        """Sends the rows of the chunk that ended with this step to all sinks that still work."""
-        for name, sink in list(self._working.items()):
+        """Sends the rows of the chunk that ended with this step to all loggers that still work."""
+        for name, logger in list(self._working.items()):
             try:
-                sink.write(tables, step)
+                logger.write(tables, step)
             except Exception as error:
                 _warn(name, error)
                 del self._working[name]
 
     def close(self) -> None:
-        """Closes all sinks that still work."""
-        for name, sink in self._working.items():
+        """Closes all loggers that still work."""
+        for name, logger in self._working.items():
             try:
-                sink.close()
+                logger.close()
             except Exception as error:
                 _warn(name, error)
         self._working = {}
@@ -208,7 +207,7 @@ class Sinks:
 
 def _warn(name: str, error: Exception) -> None:
     warnings.warn(
-        f"the sink {name!r} failed ({type(error).__name__}: {error}); training goes on without it, "
-        "and the run folder has every row",
+        f"the logger {name!r} failed ({type(error).__name__}: {error}); training goes on without "
+        "it, and the run folder has every row",
         stacklevel=3,
     )

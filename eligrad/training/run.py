@@ -26,7 +26,7 @@ from eligrad.runs.config import (
 )
 from eligrad.runs.folder import RunFolder
 from eligrad.training.build import build_engine, environment_of
-from eligrad.training.loggers import check_sinks
+from eligrad.training.loggers import check_loggers
 from eligrad.training.session import Callback, Result, Session
 
 Arguments = ParamSpec("Arguments")
@@ -45,7 +45,7 @@ def prepare(
     checkpoint_every: int | None = None,
     processes: int | None = 1,
     progress: bool = False,
-    sinks: Sequence[str] = (),
+    loggers: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
     network: Any = None,
     **settings: Any,
@@ -70,7 +70,7 @@ def prepare(
         processes: how many share the runs of an environment outside JAX (None: one for each core);
             a script that asks for several guards its main part with `if __name__ == "__main__"`.
         progress: whether to draw a progress bar.
-        sinks: where metrics are sent too: "tensorboard", "wandb".
+        loggers: where metrics are sent too: "tensorboard", "wandb".
         callbacks: each gets the `Session` after each chunk; one that returns False ends training.
         network: one of your own, for an agent given by name.
         settings: those of the agent's settings class, by name (`lam=0.9`). A number may be a list
@@ -79,7 +79,7 @@ def prepare(
     """
     if not isinstance(agent, (str, Agent)):
         raise TypeError(f"agent is a {type(agent).__name__}; a name or an agent is accepted")
-    check_sinks(sinks, None if out is None else Path(out))
+    check_loggers(loggers, None if out is None else Path(out))
     steps = whole_number("steps", steps)
     each = each_seed(seeds)
     environment = as_environment(env, max_episode_steps)
@@ -114,7 +114,7 @@ def prepare(
     )
     folder = None if out is None else RunFolder.create(Path(out))
     engine = build_engine(plan, made, environment, processes)
-    return Session(plan, made, environment, engine, folder, progress, sinks, callbacks)
+    return Session(plan, made, environment, engine, folder, progress, loggers, callbacks)
 
 
 def _run_to_the_end(prepare: Callable[Arguments, Session]) -> Callable[Arguments, Result]:
@@ -143,7 +143,7 @@ def resume(
     env: Environment | HostEnvironment | Callable[..., Any] | None = None,
     processes: int | None = 1,
     progress: bool = False,
-    sinks: Sequence[str] = (),
+    loggers: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Goes on with a run from its last checkpoint as if it had never stopped.
@@ -158,11 +158,11 @@ def resume(
         env: the environment again, where it was made by hand.
         processes: as for `train`.
         progress: as for `train`.
-        sinks: as for `train`.
+        loggers: as for `train`.
         callbacks: as for `train`.
     """
     folder = RunFolder.open(Path(run))
-    check_sinks(sinks, folder.path)
+    check_loggers(loggers, folder.path)
     plan = plan_in_file(folder.config["plan"], folder.path / "config.json")
     if steps is not None:
         plan = grown(plan, steps)
@@ -173,6 +173,6 @@ def resume(
     environment = environment_of(plan, folder.path, env)
     made = registry.build(str(plan.agent), plan.settings, environment) if agent is None else agent
     engine = build_engine(plan, made, environment, processes)
-    session = Session(plan, made, environment, engine, folder, progress, sinks, callbacks)
+    session = Session(plan, made, environment, engine, folder, progress, loggers, callbacks)
     with contextlib.closing(session):
         return session.run()

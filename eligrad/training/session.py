@@ -31,7 +31,7 @@ from eligrad.runs.metrics import Tables, tables_of_chunk
 from eligrad.runs.provenance import provenance
 from eligrad.runs.summary import summarise
 from eligrad.training.build import title
-from eligrad.training.loggers import Sinks, Subject
+from eligrad.training.loggers import Loggers, Subject
 from eligrad.training.progress import Progress
 
 
@@ -64,13 +64,13 @@ class Session:
         engine: Engine,
         folder: RunFolder | None = None,
         progress: bool = False,
-        sinks: Sequence[str] = (),
+        loggers: Sequence[str] = (),
         callbacks: Sequence[Callback] = (),
     ) -> None:
         self.plan, self.agent, self.env, self.folder = plan, agent, env, folder
         self.title = title(plan, env)
         self.show_progress = progress
-        self.sink_names, self.sinks = sinks, Sinks()
+        self.logger_names, self.loggers = loggers, Loggers()
         self.callbacks = callbacks
         self.clock = time.perf_counter()
         self.engine = engine
@@ -117,8 +117,8 @@ class Session:
         return Tables.join([*self.saved, *self.unsaved])
 
     def close(self) -> None:
-        """Frees what the engine and the sinks hold."""
-        self.sinks.close()
+        """Frees what the engine and the loggers hold."""
+        self.loggers.close()
         self.engine.close()
 
     def _restore(self, folder: RunFolder) -> None:
@@ -134,7 +134,9 @@ class Session:
         if folder.lost:
             session["lost_metrics"] = folder.lost
         folder.write_config(self.config | {"sessions": [*begun["sessions"], session]})
-        self.sinks.open(self.sink_names, Subject(folder.path, self.title, folder.config, self.step))
+        self.loggers.open(
+            self.logger_names, Subject(folder.path, self.title, folder.config, self.step)
+        )
 
     def go_on_from(self, step: int, state: Any, path: Path) -> None:
         """Takes the state of a step that was saved to a file; where to, a refusal says."""
@@ -172,7 +174,7 @@ class Session:
         tables = tables_of_chunk(record, columns, diverged, self.plan.seeds, begun_at, seconds)
         self.columns = columns
         self.unsaved.append(tables)
-        self.sinks.write(tables, self.step)
+        self.loggers.write(tables, self.step)
         shown = {name: float(np.mean(columns[name])) for name in self.agent.progress_metrics}
         bar.advance(steps, tables, shown)
 

@@ -56,6 +56,15 @@ def test_every_agent_has_its_own_defaults():
         (["qrc", "Probe/Continuous-v0"], "continuous actions"),
         (["qrc", "Probe/Trace-v0", "--lam", "1.2"], "lam is 1.2"),
         (["qrc", "Probe/Trace-v0", "--seed", "-1"], "seeds are"),
+        (
+            ["qrc", "Probe/Trace-v0", "--learning-rate", "1"],
+            "'--learning-rate'; here that is '--step-size'",
+        ),
+        (
+            ["ppo", "Probe/Trace-v0", "--n-steps=9"],
+            "unknown option '--n-steps'; here that is '--rollout'",
+        ),
+        (["qrc", "Probe/Trace-v0", "--sink", "wandb"], "here that is '--logger'"),
         (["--resume", "nowhere"], "nowhere is no run"),
     ],
 )

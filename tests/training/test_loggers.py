@@ -1,4 +1,4 @@
-"""What sinks send, read back from their own files."""
+"""What loggers send, read back from their own files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import pytest
 
 from eligrad.cli import train as cli_train
 from eligrad.runs.metrics import Tables
-from eligrad.training import loggers as sinks
-from eligrad.training import resume, train
-from eligrad.training.loggers import Sinks, Subject, check_sinks, scalars
+from eligrad.training import loggers, resume, train
+from eligrad.training.loggers import Loggers, Subject, check_loggers, scalars
 from tests.engines import tiny
 
 SEEDS = [5, 9]
@@ -53,8 +52,8 @@ def subject(folder: Path, step: int = 0) -> Subject:
     return Subject(folder, "QRC(λ) on a <world>", config, step)
 
 
-def opened(*names: str, of: Subject) -> Sinks:
-    several = Sinks()
+def opened(*names: str, of: Subject) -> Loggers:
+    several = Loggers()
     several.open(names, of)
     return several
 
@@ -75,12 +74,12 @@ def test_runs_that_share_a_seed_have_names_of_their_own(tmp_path):
 
 
 def test_tensorboard_reads_what_was_sent(tmp_path):
-    pytest.importorskip("tensorboard", reason="the sink needs eligrad[sinks]")
+    pytest.importorskip("tensorboard", reason="the logger needs eligrad[loggers]")
     for begin, chunks in ((0, (1000, 2000, 3000)), (2000, (3000,))):
-        sink = opened("tensorboard", of=subject(tmp_path, begin))
+        logger = opened("tensorboard", of=subject(tmp_path, begin))
         for step in chunks:
-            sink.write(chunk(step), step)
-        sink.close()
+            logger.write(chunk(step), step)
+        logger.close()
     events = _tensorboard(tmp_path / "tensorboard" / "seed-5")
     assert set(events.Tags()["scalars"]) == OF_SEED_5.keys()
     for tag, value in OF_SEED_5.items():
@@ -99,17 +98,17 @@ def _tensorboard(folder: Path):
 
 
 def test_wandb_offline_reads_what_was_sent(tmp_path, monkeypatch):
-    wandb = pytest.importorskip("wandb", reason="the sink needs eligrad[sinks]")
+    wandb = pytest.importorskip("wandb", reason="the logger needs eligrad[loggers]")
     for name in ("CONFIG_DIR", "CACHE_DIR", "DATA_DIR"):
         monkeypatch.setenv(f"WANDB_{name}", str(tmp_path / "home"))
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     run = tmp_path / "run"
     run.mkdir()
-    sink = opened("wandb", of=subject(run))
-    sink.write(chunk(1000), 1000)
-    sink.write(chunk(2000), 2000)
-    sink.close()
+    logger = opened("wandb", of=subject(run))
+    logger.write(chunk(1000), 1000)
+    logger.write(chunk(2000), 2000)
+    logger.close()
     wandb.teardown()  # as at the end of a process: waits for W&B's own, which writes the files
     files = sorted(run.glob("wandb/offline-run-*/*.wandb"))
     assert len(files) == len(SEEDS)
@@ -158,7 +157,7 @@ def _wandb_records(path: Path) -> list:
 
 
 class Failing:
-    """A sink that fails at the given call of `write`."""
+    """A logger that fails at the given call of `write`."""
 
     def __init__(self, at: int) -> None:
         self.at, self.calls = at, 0
@@ -173,25 +172,25 @@ class Failing:
             raise OSError("gone")
 
 
-def test_a_sink_that_fails_is_warned_of_once_and_left(tmp_path, monkeypatch):
+def test_a_logger_that_fails_is_warned_of_once_and_left(tmp_path, monkeypatch):
     bad, good = Failing(2), Failing(-1)
-    monkeypatch.setitem(sinks.SINKS, "bad", lambda _: bad)
-    monkeypatch.setitem(sinks.SINKS, "good", lambda _: good)
+    monkeypatch.setitem(loggers.LOGGERS, "bad", lambda _: bad)
+    monkeypatch.setitem(loggers.LOGGERS, "good", lambda _: good)
     several = opened("bad", "good", of=subject(tmp_path))
     several.write(chunk(1), 1)
-    with pytest.warns(UserWarning, match=r"sink 'bad' failed \(OSError: no space left\)"):
+    with pytest.warns(UserWarning, match=r"logger 'bad' failed \(OSError: no space left\)"):
         several.write(chunk(2), 2)
     several.write(chunk(3), 3)
     several.close()
     assert (bad.calls, good.calls) == (2, 3)
 
 
-def test_a_sink_that_cannot_begin_or_end_is_warned_of(tmp_path, monkeypatch):
+def test_a_logger_that_cannot_begin_or_end_is_warned_of(tmp_path, monkeypatch):
     def refuse(_):
         raise RuntimeError("not logged in")
 
-    monkeypatch.setitem(sinks.SINKS, "shy", refuse)
-    monkeypatch.setitem(sinks.SINKS, "late", lambda _: Failing(0))
+    monkeypatch.setitem(loggers.LOGGERS, "shy", refuse)
+    monkeypatch.setitem(loggers.LOGGERS, "late", lambda _: Failing(0))
     with pytest.warns(UserWarning, match="'shy' failed"):
         several = opened("shy", "late", of=subject(tmp_path))
     several.write(chunk(1), 1)
@@ -199,18 +198,18 @@ def test_a_sink_that_cannot_begin_or_end_is_warned_of(tmp_path, monkeypatch):
         several.close()
 
 
-def test_sinks_are_refused_before_work(tmp_path, monkeypatch):
+def test_loggers_are_refused_before_work(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="'tensorboard' and 'wandb' are accepted"):
-        check_sinks(["tensorbord"], tmp_path)
+        check_loggers(["tensorbord"], tmp_path)
     with pytest.raises(ValueError, match="without `out`"):
-        check_sinks(["wandb"], None)
-    monkeypatch.setitem(sinks.SINKS, "absent_package", Failing)
-    with pytest.raises(ImportError, match=r"eligrad\[sinks\]"):
-        check_sinks(["absent_package"], tmp_path)
+        check_loggers(["wandb"], None)
+    monkeypatch.setitem(loggers.LOGGERS, "absent_package", Failing)
+    with pytest.raises(ImportError, match=r"eligrad\[loggers\]"):
+        check_loggers(["absent_package"], tmp_path)
 
 
 class Remembers:
-    """A sink that keeps all it is sent, and what it was told first."""
+    """A logger that keeps all it is sent, and what it was told first."""
 
     def __init__(self, told: Subject) -> None:
         self.told, self.sent, self.closed = told, [], False
@@ -222,19 +221,19 @@ class Remembers:
         self.closed = True
 
 
-def test_sinks_get_the_rows_that_the_folder_gets(tmp_path, monkeypatch, quick_compilation):
+def test_loggers_get_the_rows_that_the_folder_gets(tmp_path, monkeypatch, quick_compilation):
     """Chunk by chunk, over two sessions; one that fails stops nothing."""
     made = []
     monkeypatch.setitem(
-        sinks.SINKS, "memory", lambda told: made.append(Remembers(told)) or made[-1]
+        loggers.LOGGERS, "memory", lambda told: made.append(Remembers(told)) or made[-1]
     )
-    monkeypatch.setitem(sinks.SINKS, "bad", lambda _: Failing(2))
-    monkeypatch.setattr(sinks, "import_optional", lambda *_, **__: None)
+    monkeypatch.setitem(loggers.LOGGERS, "bad", lambda _: Failing(2))
+    monkeypatch.setattr(loggers, "import_optional", lambda *_, **__: None)
     agent, out = tiny.agent(), tmp_path / "run"
     with pytest.warns(UserWarning, match="'bad' failed") as warned:
-        train(agent, tiny.ENV, steps=60, seeds=SEEDS, chunk=20, out=out, sinks=["memory", "bad"])
-    assert len([each for each in warned if "sink" in str(each.message)]) == 1
-    result = resume(out, steps=80, agent=agent, env=tiny.ENV, sinks=["memory"])
+        train(agent, tiny.ENV, steps=60, seeds=SEEDS, chunk=20, out=out, loggers=["memory", "bad"])
+    assert len([each for each in warned if "logger" in str(each.message)]) == 1
+    result = resume(out, steps=80, agent=agent, env=tiny.ENV, loggers=["memory"])
     first, second = made
     assert first.closed
     assert second.closed
@@ -247,16 +246,20 @@ def test_sinks_get_the_rows_that_the_folder_gets(tmp_path, monkeypatch, quick_co
     assert sent.chunks.equals(result.chunks)
 
 
-def test_training_refuses_a_sink_before_it_writes(tmp_path):
-    with pytest.raises(ValueError, match="sinks has 'foo'; 'tensorboard' and 'wandb' are accepted"):
-        train("qrc", tiny.ENV, steps=10, out=tmp_path / "run", sinks=["foo"])
+def test_training_refuses_a_logger_before_it_writes(tmp_path):
+    with pytest.raises(
+        ValueError, match="loggers has 'foo'; 'tensorboard' and 'wandb' are accepted"
+    ):
+        train("qrc", tiny.ENV, steps=10, out=tmp_path / "run", loggers=["foo"])
     with pytest.raises(ValueError, match="without `out`"):
+        train("qrc", tiny.ENV, steps=10, loggers=["tensorboard"])
+    with pytest.raises(ValueError, match="'sinks'; here that is 'loggers'"):
         train("qrc", tiny.ENV, steps=10, sinks=["tensorboard"])
     assert not (tmp_path / "run").exists()
 
 
-def test_the_command_line_names_sinks(tmp_path):
+def test_the_command_line_names_loggers(tmp_path):
     run = ["qrc", "MinAtar/Breakout-v1", "--steps", "10", "--out", str(tmp_path / "run")]
-    assert cli_train.parse(run).sink == ()
-    both = cli_train.parse([*run, "--sink", "tensorboard", "--sink", "wandb"])
-    assert both.sink == ("tensorboard", "wandb")
+    assert cli_train.parse(run).logger == ()
+    both = cli_train.parse([*run, "--logger", "tensorboard", "--logger", "wandb"])
+    assert both.logger == ("tensorboard", "wandb")
