@@ -8,6 +8,7 @@ import signal
 import sys
 
 import filelock  # noqa: F401 (these before anything is taken away)
+import jax
 import matplotlib.figure  # noqa: F401
 import pytest
 
@@ -15,6 +16,7 @@ from eligrad import cli
 from eligrad._base.files import locked, write_json
 from eligrad._base.interruption import unheard_by_children
 from eligrad._base.system import cores
+from eligrad.engines import devices
 from eligrad.engines.devices import return_freed_memory
 from eligrad.runs.folder import RunFolder, RunInUseError
 from eligrad.training import resume, train
@@ -97,3 +99,21 @@ def test_disks_that_sync_no_folders(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", refusing)
     write_json(tmp_path / "a.json", {})
     assert (tmp_path / "a.json").exists()
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="an option for CPUs")
+def test_a_compiler_without_our_option_goes_without(monkeypatch):
+    used, compiled = [], jax.jit
+
+    def strict(function, compiler_options=None, **options):
+        used.append(compiler_options)
+        if compiler_options:
+            compiler_options = {f"{name}_of_tomorrow": True for name in compiler_options}
+        return compiled(function, compiler_options=compiler_options, **options)
+
+    assert devices.jit(lambda x: x + 1)(1) == 2
+    monkeypatch.setattr(jax, "jit", strict)
+    devices._compiler_options.cache_clear()
+    assert devices.jit(lambda x: x + 1)(1) == 2
+    assert used == [{"xla_cpu_copy_insertion_use_region_analysis": True}, None]
+    devices._compiler_options.cache_clear()

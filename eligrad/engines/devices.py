@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import pyarrow as pa
@@ -40,6 +43,27 @@ def device_for_each_run(runs: int) -> None:
     if not counted and jax.config.values["jax_num_cpu_devices"] < 0:
         with contextlib.suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", min(runs, MOST_DEVICES))
+
+
+def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """`jax.jit` with the compiler options that training gains by."""
+    return jax.jit(function, compiler_options=_compiler_options(), **options)
+
+
+@functools.cache
+def _compiler_options() -> dict[str, bool] | None:
+    """On a CPU: no copies of parameters that are overwritten anyway, a sixth of a step's time.
+
+    The results are the same to the last bit. A compiler that does not know the option goes without.
+    """
+    if jax.default_backend() != "cpu":
+        return None
+    options = {"xla_cpu_copy_insertion_use_region_analysis": True}
+    try:
+        jax.jit(lambda: 0, compiler_options=options).lower().compile()
+    except jax.errors.JaxRuntimeError:
+        return None
+    return options
 
 
 def return_freed_memory() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from eligrad.agents.protocol import Transition
+from eligrad.engines.devices import jit
 from eligrad.engines.dispatch import Dispatch, KeyBlocks
 from eligrad.engines.episodes import Record, count_steps
 from eligrad.engines.faults import step_failed
@@ -59,8 +60,8 @@ class HostRuns(HostEngine):
         self._pack = jax.jit(jax.vmap(dispatch.pack))
         self._unpack = jax.jit(jax.vmap(dispatch.unpack))
         # One after the other on a CPU, so that a run has the same bits alone and among others.
-        self._choose = jax.jit(for_each_run(dispatch.choose, runs), donate_argnums=1)
-        self._observe = jax.jit(for_each_run(dispatch.observe, runs), donate_argnums=1)
+        self._choose = jit(for_each_run(dispatch.choose, runs), donate_argnums=1)
+        self._observe = jit(for_each_run(dispatch.observe, runs), donate_argnums=1)
 
     def advance(self, steps: int) -> Record:
         """Moves all runs on; returns records of shape [runs, steps]."""

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from eligrad.agents.protocol import Rollout, RolloutAgent
+from eligrad.engines.devices import jit
 from eligrad.engines.episodes import Record, count_steps
 from eligrad.engines.faults import step_failed
 from eligrad.engines.host import first_state
@@ -50,7 +51,7 @@ class HostRollouts(HostEngine):
         self._state = first_state(self.agents, agent_seeds, observation, episodes)
         self._noise = jax.jit(for_each_run(self._draw_noise, runs))
         self._policy = _policy_of(agents, self._state.agent, self._envs)
-        self._learn = jax.jit(for_each_run(_learn, runs))
+        self._learn = jit(for_each_run(_learn, runs))
 
     def _reset(self, env_seeds: np.ndarray) -> np.ndarray:
         seeds = [

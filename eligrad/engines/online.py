@@ -27,7 +27,7 @@ import numpy as np
 from eligrad._base.checks import true_or_false
 from eligrad.agents.protocol import StreamingAgent, Transition
 from eligrad.agents.registry import to_json
-from eligrad.engines.devices import return_freed_memory
+from eligrad.engines.devices import jit, return_freed_memory
 from eligrad.engines.dispatch import Dispatch, KeyBlocks
 from eligrad.runs import checkpoint
 
@@ -67,8 +67,8 @@ class Online:
             self._dispatch = dispatch = Dispatch(state)
             self._pack = jax.jit(dispatch.pack)
             self._unpack = jax.jit(dispatch.unpack)
-            self._choose = jax.jit(dispatch.choose, donate_argnums=1)
-            self._observe = jax.jit(dispatch.observe, donate_argnums=1)
+            self._choose = jit(dispatch.choose, donate_argnums=1)
+            self._observe = jit(dispatch.observe, donate_argnums=1)
         self._packed = self._pack(state)
 
     @property

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from eligrad.agents.protocol import Rollout, RolloutAgent, Transition
+from eligrad.engines.devices import jit
 from eligrad.engines.episodes import Record, count_step
 from eligrad.engines.sharding import DeviceEngine, for_each_run
 from eligrad.engines.stream import all_finite, play, spread
@@ -156,7 +157,7 @@ class Rollouts(DeviceEngine):
         self.params = spread(params, self.count, like=env.default_params())
         self._rollout = agents.config.rollout
         self._begin(lambda agent, *run: begin(agent, env, *run), agent_seeds, env_seeds)
-        self._advance = jax.jit(self._advance_all, static_argnums=3, donate_argnums=2)
+        self._advance = jit(self._advance_all, static_argnums=3, donate_argnums=2)
 
     def _advance_all(
         self, agents: Any, params: Any, state: RolloutState, rollouts: int

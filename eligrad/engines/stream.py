@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from eligrad.agents.protocol import StreamingAgent, Transition
+from eligrad.engines.devices import jit
 from eligrad.engines.dispatch import split_step_key
 from eligrad.engines.episodes import Record, count_step
 from eligrad.engines.sharding import DeviceEngine, for_each_run, in_turn
@@ -179,7 +180,7 @@ class Runs(DeviceEngine):
         self.params = spread(params, self.count, like=env.default_params())
         self.env = env
         self._begin(lambda agent, *run: begin(agent, env, *run), agent_seeds, env_seeds)
-        self._advance = jax.jit(self._advance_all, static_argnums=3, donate_argnums=2)
+        self._advance = jit(self._advance_all, static_argnums=3, donate_argnums=2)
 
     def _advance_all(
         self, agents: Any, params: Any, state: StreamState, steps: int
