@@ -60,13 +60,20 @@ class Learner:
     def __init__(
         self,
         env: Env,
-        *,
+        *others: Any,
         seeds: int | Sequence[int] | np.ndarray = 1,
         network: Any = None,
         max_episode_steps: int | None = None,
         env_params: dict[str, Any] | None = None,
         **settings: Any,
     ) -> None:
+        if others:
+            name, *rest = (f"{each!r}" for each in (env, *others))
+            raise TypeError(
+                f"{type(self).__name__}({', '.join((name, *rest))}): the environment is the only "
+                "argument without a name. There are no policy classes here: give the environment "
+                "first, and a network of your own as network="
+            )
         self._env, self._network, self._settings = env, network, settings
         self._options: dict[str, Any] = {
             "seeds": each_seed(seeds),
@@ -93,7 +100,8 @@ class Learner:
         """Trains every seed for so many more steps.
 
         Args:
-            total_timesteps: environment steps of each seed.
+            total_timesteps: environment steps of each seed. Agents that learn from rollouts end
+                with a whole one.
             progress_bar: whether to draw one.
             callback: one or several; each gets the `Session` after each chunk, and one that returns
                 False ends training.

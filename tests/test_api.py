@@ -14,6 +14,7 @@ import pytest
 import eligrad
 import eligrad.api
 from eligrad import api as facade
+from eligrad._base.checks import whole_number
 from eligrad.agents import AGENTS, from_equinox
 from eligrad.api import learner
 from eligrad.nets import streaming_mlp, tanh_mlp
@@ -242,6 +243,8 @@ def test_a_short_beginning_does_not_cut_what_follows_into_pieces(tmp_path):
         (lambda: eligrad.QRC("CartPole-v1").predict(np.zeros(4)), "call learn first"),
         (lambda: make("qrc").learn(10).predict(np.zeros(3)), "observation has shape"),
         (lambda: make("qrc").learn(0.5), "total_timesteps is 0.5"),
+        (lambda: whole_number("total_timesteps", "1e5"), "total_timesteps is '1e5'"),
+        (lambda: eligrad.PPO("MlpPolicy", "CartPole-v1"), "There are no policy classes here"),
         (lambda: make("qrc", seeds=0), "seeds is 0"),
         (lambda: make("qrc", BREAKOUT, env_params={"sticky": 1}), "'sticky_probability'"),
         (
@@ -251,7 +254,7 @@ def test_a_short_beginning_does_not_cut_what_follows_into_pieces(tmp_path):
     ],
 )
 def test_mistakes_are_named(call, message):
-    with pytest.raises((ValueError, RuntimeError, LookupError), match=message):
+    with pytest.raises((ValueError, RuntimeError, LookupError, TypeError), match=message):
         call()
 
 

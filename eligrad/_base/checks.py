@@ -11,14 +11,18 @@ MOST_STEPS = 2**31 - 1
 """The largest number of steps, and the largest seed: a 32-bit integer."""
 
 
-def whole_number(name: str, value: Any) -> int:
-    """A count that may be written as 1e6; fractions and numbers below 1 are refused."""
+def whole_number(name: str, value: Any, *, typed: bool = False) -> int:
+    """A count that may be written as 1e6; fractions and numbers below 1 are refused.
+
+    So are strings and truth values, unless they were `typed` at a command line.
+    """
     try:
-        number = float(value)
+        number = math.nan if isinstance(value, str | bool) and not typed else float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not (1 <= number <= MOST_STEPS and number == int(number)):
-        raise ValueError(f"{name} is {value}; a whole number from 1 to 2³¹ - 1 is accepted")
+        shown = value if typed else repr(value)
+        raise ValueError(f"{name} is {shown}; a whole number from 1 to 2³¹ - 1 is accepted")
     return int(number)
 
 

@@ -27,7 +27,7 @@ from eligrad.cli.modules import Modules, import_typed, look_here
 from eligrad.engines import Diverged, EnvironmentFault, OutOfMemory, WorkerDied
 from eligrad.engines.devices import device_for_each_run, keep_compiled_programs
 from eligrad.envs.names import module_of
-from eligrad.runs.config import plan_in_file
+from eligrad.runs.config import plan_in_file, rollout_of, whole_rollouts
 from eligrad.runs.folder import RunFolder, RunInUseError
 from eligrad.runs.summary import as_text
 from eligrad.training import Interrupted, resume, train
@@ -38,7 +38,7 @@ def _count(name: str) -> PrimitiveConstructorSpec[int]:
     return PrimitiveConstructorSpec(
         nargs=1,
         metavar="N",
-        instance_from_str=lambda words: whole_number(f"--{name}", words[0]),
+        instance_from_str=lambda words: whole_number(f"--{name}", words[0], typed=True),
         is_instance=lambda value: isinstance(value, int),
         str_from_instance=lambda value: [str(value)],
     )
@@ -285,6 +285,12 @@ def _begin(command: Train, folder: Path) -> None:
     options = {k: v for k, v in vars(command.settings).items() if k != "exploration_steps"}
     if "exploration_fraction" in vars(command):
         options["exploration_fraction"] = vars(command)["exploration_fraction"]
+    rollout = rollout_of(command.settings)
+    if command.steps % rollout:
+        print(
+            f"{command.agent} learns from whole rollouts of {rollout:,} steps: --steps is rounded "
+            f"up to {whole_rollouts(command.steps, rollout):,}"
+        )
     train(
         command.agent,
         command.env,

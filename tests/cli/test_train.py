@@ -86,6 +86,16 @@ def test_steps_are_whole(steps, capsys):
     assert f"--steps is {steps}" in capsys.readouterr().err
 
 
+def test_says_that_steps_are_rounded_to_whole_rollouts(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(cli_train, "train", lambda *_, **given: pytest.fail(str(given["steps"])))
+    arguments = ["ppo", "Probe/Trace-v0", "--steps", "3000", "--out", str(tmp_path / "run")]
+    with pytest.raises(pytest.fail.Exception, match="3000"):
+        cli_train.main(arguments)
+    assert (
+        "whole rollouts of 2,048 steps: --steps is rounded up to 4,096" in capsys.readouterr().out
+    )
+
+
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory):
     """A user of their own, with an empty cache."""
