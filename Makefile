@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+TRAIN := $(VENV)/.train
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LOWEST := .venv-lowest
 ELSEWHERE := python3.12-newest python3.11-lowest
 WORKERS ?= 2
@@ -15,16 +17,23 @@ setup: $(INSTALLED)
 
 $(INSTALLED): requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --requirement requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(PIP) --no-compile --requirement requirements.lock
+	$(PIP) --no-deps --no-build-isolation --editable .
+	touch $@ $(TRAIN)
+
+# What training needs and no more, in the versions of the lock.
+$(TRAIN): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) --no-compile --constraint requirements.lock hatchling editables
+	$(PIP) --no-compile --constraint requirements.lock --no-build-isolation --editable '.[train]'
 	touch $@
 
 # QRC(λ) learns Breakout: four seeds, about two minutes on two cores.
-demo: setup
+demo: $(TRAIN)
 	$(BIN)/eligrad train qrc MinAtar/Breakout-v1 --steps 2.5e5 --seeds 4
 
 # Where TD diverges and gradient TD does not, in under a minute.
-divergence: setup
+divergence: $(TRAIN)
 	$(BIN)/eligrad demo
 
 test: lint types pytest
@@ -60,7 +69,7 @@ test-slice: setup
 # The parts that others build on, with the lowest versions that pyproject.toml allows.
 test-lowest:
 	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
-	$(LOWEST)/bin/python .ci/lowest.py gymnasium mujoco minatar beartype hypothesis pytest pytest-xdist \
+	$(LOWEST)/bin/python .ci/lowest.py train gymnasium mujoco minatar beartype hypothesis pytest pytest-xdist \
 	  > $(LOWEST)/lowest.txt
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $(LOWEST)/lowest.txt
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .

@@ -6,6 +6,8 @@ import importlib
 import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
+from eligrad._base.optional import needs_train
+
 if TYPE_CHECKING:
     from eligrad.analysis import load_runs
     from eligrad.api import (
@@ -47,7 +49,8 @@ _ELSEWHERE = {"Online": "eligrad.engines", "load_runs": "eligrad.analysis"}
 def __getattr__(name: str) -> Any:
     # Looked up when first used: the rules alone need none of it, and `eligrad --help` no JAX.
     if name in __all__:
-        return getattr(importlib.import_module(_ELSEWHERE.get(name, "eligrad.api")), name)
+        with needs_train(f"eligrad.{name}"):
+            return getattr(importlib.import_module(_ELSEWHERE.get(name, "eligrad.api")), name)
     if name == "__version__":
         try:
             return importlib.metadata.version("eligrad")

@@ -6,7 +6,10 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
+
+from eligrad._base.optional import TRAIN
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -41,34 +44,80 @@ def test_the_lowest_versions_are_those_of_the_bounds():
         assert [each for each in wanted if each.startswith(f"{name}>={version},<")]
 
 
-def test_training_needs_no_optional_package():
-    """As on a machine with the core alone, and without the command line's parser."""
-    code = """
+REFUSING = """
 import sys
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in BLOCKED:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-BLOCKED = {"gymnasium", "mujoco", "minatar", "gymnax", "brax", "ale_py", "tyro", "flax", "pandas"}
 sys.meta_path.insert(0, Refuse())
-import eligrad.demo, eligrad.problems
+def told(call):
+    try:
+        call()
+    except ImportError as error:
+        return str(error)
+    raise AssertionError("nothing was missing")
+"""
+SIMULATORS = {"gymnasium", "mujoco", "minatar", "gymnax", "brax", "ale_py"}
+
+
+def run_without(packages: Iterable[str], code: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program on a machine where these packages are not installed."""
+    program = f"BLOCKED = {set(packages)}\n{REFUSING}\n{code}"
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def test_the_extra_for_training_is_the_one_that_messages_name():
+    extra = PROJECT["optional-dependencies"]["train"]
+    assert {re.split(">", each)[0] for each in extra} == TRAIN
+
+
+def test_the_core_stands_alone():
+    """Rules, agents, games and a stream, without tables, plots, command line and simulators."""
+    code = """
 import numpy as np
+import eligrad, eligrad.problems, eligrad.rules
 from eligrad.agents import PRESETS, QLambda, default_network
-from eligrad.envs import make
 from eligrad.engines import Runs
+from eligrad.envs import make
 env = make("MinAtar/Breakout-v1")
 agent = QLambda(PRESETS["qrc"], default_network(env.observation_space.shape, env.action_space.n))
 runs = Runs(agent, env, env.default_params(), np.arange(1), np.arange(1))
 assert runs.advance(3).ended.shape == (1, 3)
-try:
-    make("CartPole-v1")
-except ImportError as error:
-    assert "eligrad[gymnasium]" in str(error), error
-else:
-    raise AssertionError("gymnasium was there")
+online = eligrad.Online(agent, seed=0)
+online.observe(np.zeros((10, 10, 4), bool))
+online.observe(np.ones((10, 10, 4), bool), 1.0)
+assert online.steps == 1
+assert "pip install 'eligrad[gymnasium]'" in told(lambda: make("CartPole-v1"))
+install = "which is not installed: pip install 'eligrad[train]'"
+assert told(lambda: eligrad.QRC).startswith("eligrad.QRC needs the package 'pandas', " + install)
+for package in ("training", "analysis"):
+    assert install in told(lambda: __import__(f"eligrad.{package}")), package
+assert install in told(lambda: eligrad.load_runs)
+from eligrad import sweeps
+assert install in told(lambda: sweeps.run_sweep)
+from eligrad.__main__ import main
+main()
+"""
+    result = run_without(TRAIN | SIMULATORS, code)
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1] == (
+        "eligrad: the command line needs the package 'tyro', which is not installed: "
+        "pip install 'eligrad[train]'"
+    )
+    assert "Traceback" not in result.stderr, result.stderr
+
+
+def test_training_needs_no_parser_and_no_frames():
+    """As on a machine that has neither, nor any simulator."""
+    code = """
+import eligrad.demo
+from eligrad.training import train
+result = train("qrc", "Probe/Trace-v0", steps=3)
+assert result.summary["steps"] == 3
 print("trained")
 """
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
-    )
+    result = run_without({"tyro", "flax", "pandas", "filelock"} | SIMULATORS, code)
     assert result.stdout.strip() == "trained", result.stderr

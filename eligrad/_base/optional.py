@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+from collections.abc import Iterator
 from types import ModuleType
+
+TRAIN = frozenset({"filelock", "matplotlib", "pandas", "pyarrow", "tqdm", "tyro"})
+"""What the extra `train` brings: tables, plots and the command line."""
 
 
 def missing_package(package: str, extra: str, purpose: str) -> ImportError:
@@ -24,3 +29,15 @@ def import_optional(module: str, *, extra: str, purpose: str) -> ModuleType:
         if error.name is not None and error.name.partition(".")[0] != package:
             raise  # the package is there; something that it needs itself is not
         raise missing_package(package, extra, purpose) from error
+
+
+@contextlib.contextmanager
+def needs_train(purpose: str) -> Iterator[None]:
+    """Where an import within fails for want of the extra `train`, says how to install it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in TRAIN:
+            raise
+        raise missing_package(package, "train", purpose) from error

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import pyarrow as pa
 
 MOST_DEVICES = 64
 
@@ -72,7 +71,8 @@ def return_freed_memory() -> None:
     That of compilers is some 200 MB, kept by the C library, which has a call for this on Linux, if
     it is glibc; that of tables some MB, kept by Arrow.
     """
-    pa.default_memory_pool().release_unused()
+    if "pyarrow" in sys.modules:
+        sys.modules["pyarrow"].default_memory_pool().release_unused()
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from eligrad._base.optional import needs_train
+
 if TYPE_CHECKING:
     from eligrad.sweeps.driver import Report, StoreFull, run_sweep
     from eligrad.sweeps.spec import Draws, Spec, SpecError, Sweep, read_spec
@@ -21,5 +23,6 @@ def __getattr__(name: str) -> Any:
     """Imports a name when it is first used: a spec can be read without JAX."""
     for module, names in _MODULES.items():
         if name in names:
-            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+            with needs_train("eligrad.sweeps"):
+                return getattr(importlib.import_module(f"{__name__}.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

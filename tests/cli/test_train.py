@@ -91,9 +91,8 @@ def test_says_that_steps_are_rounded_to_whole_rollouts(tmp_path, capsys, monkeyp
     arguments = ["ppo", "Probe/Trace-v0", "--steps", "3000", "--out", str(tmp_path / "run")]
     with pytest.raises(pytest.fail.Exception, match="3000"):
         cli_train.main(arguments)
-    assert (
-        "whole rollouts of 2,048 steps: --steps is rounded up to 4,096" in capsys.readouterr().out
-    )
+    told = capsys.readouterr().out
+    assert "whole rollouts of 2,048 steps: --steps is rounded up to 4,096" in told
 
 
 @pytest.fixture(scope="module")
