@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 TRAIN := $(VENV)/.train
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LOWEST := .venv-lowest
-ELSEWHERE := python3.12-newest python3.11-lowest
+ELSEWHERE := python3.13-newest python3.12-newest python3.11-lowest
 WORKERS ?= 2
 MINUTES ?= 12
 

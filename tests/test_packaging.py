@@ -9,6 +9,8 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
+import yaml
+
 from eligrad._base.optional import TRAIN
 
 ROOT = Path(__file__).parent.parent
@@ -30,6 +32,29 @@ def test_the_lock_names_versions_and_no_hosts():
     locked = {line.split("==")[0].lower().replace("_", "-") for line in pins}
     for requirement in PROJECT["dependencies"]:
         assert re.split(r"[>\[]", requirement)[0] in locked
+
+
+def test_one_version_everywhere():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    newest = re.search(r"^## ([\d.]+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert citation["version"] == PROJECT["version"] == newest[1]
+    paper = citation["preferred-citation"]
+    assert paper["url"] == PROJECT["urls"]["Paper"]
+    assert [author["family-names"] for author in paper["authors"]] == [
+        "Elelimy", "Daley", "Patterson", "Machado", "White", "White",
+    ]  # fmt: skip
+
+
+def test_every_python_that_is_promised_is_tested():
+    promised = [each.rpartition(" ")[2] for each in PROJECT["classifiers"] if ":: 3." in each]
+    elsewhere = re.search(r"^ELSEWHERE := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert elsewhere is not None
+    assert set(promised) == set(re.findall(r"python([\d.]+)-", elsewhere[1]))
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text())
+    setup, run = workflow["jobs"]["test"]["steps"][1:]
+    assert set(setup["with"]["python-version"].split()) == set(promised)
+    assert run["run"] == ".ci/run"
 
 
 def test_the_lowest_versions_are_those_of_the_bounds():
