@@ -96,6 +96,7 @@ class Learner:
         progress_bar: bool = False,
         callback: Callback | Sequence[Callback] | None = None,
         out: str | Path | None = None,
+        loggers: Sequence[str] = (),
     ) -> L:
         """Trains every seed for so many more steps.
 
@@ -103,17 +104,23 @@ class Learner:
             total_timesteps: environment steps of each seed. Agents that learn from rollouts end
                 with a whole one.
             progress_bar: whether to draw one.
-            callback: one or several; each gets the `Session` after each chunk, and one that returns
-                False ends training.
+            callback: one or several; each gets the `Session` after each chunk. One that returns
+                False ends training; numbers that one returns in a dict become metrics.
             out: a new folder for metrics, checkpoints and a curve, to be named in the first call.
+            loggers: "tensorboard", "wandb" or both, to be named with `out`.
         """
         steps = whole_number("total_timesteps", total_timesteps)
         callbacks = _callbacks(callback)
         if self._session is None:
             options: dict[str, Any] = {**self._options, **self._settings, "network": self._network}
-            self._session = prepare(self.preset, self._env, steps=steps, out=out, **options)
-        elif out is not None:
-            raise ValueError(f"out is {out}; a folder is named in the first call of learn only")
+            self._session = prepare(
+                self.preset, self._env, steps=steps, out=out, loggers=loggers, **options
+            )
+        elif out is not None or loggers:
+            raise ValueError(
+                f"out is {out} and loggers are {list(loggers)}; they are named in the first call "
+                "of learn only"
+            )
         else:
             self._session.plan = _longer(self._session.plan, self._session.step + steps)
         self._session.show_progress, self._session.callbacks = progress_bar, callbacks

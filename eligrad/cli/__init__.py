@@ -25,6 +25,7 @@ COMMANDS = {
     "runs": "list, show, compare and remove runs: eligrad runs ls",
     "report": "make one page of many runs: curves, tables, settings: eligrad report runs",
     "play": "record a video of an episode, with value, h and TD error: eligrad play RUN",
+    "evaluate": "play episodes with a trained agent, and print returns: eligrad evaluate RUN",
     "watch": "live view of a running training: eligrad watch RUN",
     "compare": "compare two sets of runs, with tests and intervals: eligrad compare A B",
     "demo": "see TD(λ) diverge and gradient TD(λ) not, in under a minute",

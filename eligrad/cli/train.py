@@ -31,6 +31,7 @@ from eligrad.runs.config import plan_in_file, rollout_of, whole_rollouts
 from eligrad.runs.folder import RunFolder, RunInUseError
 from eligrad.runs.summary import as_text
 from eligrad.training import Interrupted, resume, train
+from eligrad.training.callbacks import EvaluateEvery
 
 
 def _count(name: str) -> PrimitiveConstructorSpec[int]:
@@ -85,6 +86,9 @@ class Train:
         tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="tensorboard|wandb")
     ] = ()
     """Also send the metrics to this logger; give the option once for each logger."""
+    eval_every: Annotated[int, _count("eval-every")] | None = None
+    """Play ten episodes without learning about every so many steps; their mean return is the metric
+    evaluation_return."""
     processes: Annotated[int, _count("processes")] | None = None
     """Processes that share the seeds, for environments outside JAX; by default one for each core.
     """
@@ -180,7 +184,7 @@ _FAULTS = (
     EnvironmentFault, Diverged, WorkerDied, OutOfMemory, OSError, MemoryError, JaxRuntimeError,
 )  # fmt: skip
 _FREE_ON_RESUMING = {
-    "steps", "processes", "resume", "modules", "logger", "progress", "cache", "debug",
+    "steps", "processes", "resume", "modules", "logger", "eval_every", "progress", "cache", "debug",
 }  # fmt: skip
 
 
@@ -241,6 +245,7 @@ def _run(command: Train) -> int:
                 processes=command.processes,
                 progress=command.progress,
                 loggers=command.logger,
+                callbacks=_callbacks(command),
             )
         else:
             if module_of(command.env) is not None:
@@ -303,8 +308,13 @@ def _begin(command: Train, folder: Path) -> None:
         processes=command.processes,
         progress=command.progress,
         loggers=command.logger,
+        callbacks=_callbacks(command),
         **options,
     )
+
+
+def _callbacks(command: Train) -> list[EvaluateEvery]:
+    return [] if command.eval_every is None else [EvaluateEvery(command.eval_every)]
 
 
 def _make_default_folder(command: Train) -> Path:

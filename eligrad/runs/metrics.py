@@ -109,6 +109,27 @@ def tables_of_chunk(
     return Tables(_table(episodes, EPISODES), table)
 
 
+def with_metrics(tables: Tables, metrics: Mapping[str, Any]) -> Tables:
+    """The tables of one chunk with more metrics, each a number for all runs or one for each."""
+    chunks = tables.chunks
+    for name, value in metrics.items():
+        numbers = np.asarray(value)
+        sound = numbers.dtype.kind in "biuf" and numbers.shape in ((), (chunks.num_rows,))
+        if not isinstance(name, str) or not sound:
+            raise ValueError(
+                f"a callback returned the metric {name!r} with {value!r}; a number is accepted, or "
+                f"one for each of the {chunks.num_rows} runs"
+            )
+        if name in chunks.column_names:
+            raise ValueError(
+                f"a callback returned the metric {name!r}, which the run has already; another "
+                "name is accepted"
+            )
+        column = np.broadcast_to(numbers, chunks.num_rows).astype(np.float32)
+        chunks = chunks.append_column(name, pa.array(column))
+    return tables._replace(chunks=chunks)
+
+
 def _table(columns: Sequence[np.ndarray | pa.Array], schema: pa.Schema) -> pa.Table:
     arrays = [pa.array(c).cast(f.type) for c, f in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)

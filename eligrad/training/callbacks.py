@@ -2,6 +2,9 @@
 
 def stop_when_late(session):
     return session.step < 50_000  # False ends training
+
+def norm_of_weights(session):  # a metric of your own, one number or one for each run
+    return {"norm": optax.global_norm(session.engine.state.agent.w)}
 """
 
 from __future__ import annotations
@@ -38,8 +41,9 @@ class StopAtReturn:
 class EvaluateEvery:
     """Plays whole episodes without learning, about every so many steps.
 
-    `history` has a pair for each time: the step, and returns of shape [runs, episodes]. With
-    `keep_best` all runs are saved there when their mean return is the highest so far.
+    The mean return of each run becomes the metric `evaluation_return`. `history` has a pair for
+    each time: the step, and returns of shape [runs, episodes]. With `keep_best` all runs are saved
+    there when their mean return is the highest so far.
     """
 
     def __init__(
@@ -50,10 +54,10 @@ class EvaluateEvery:
         self.history: list[tuple[int, np.ndarray]] = []
         self._due = self.steps
 
-    def __call__(self, session: Session) -> None:
+    def __call__(self, session: Session) -> dict[str, np.ndarray]:
         """Evaluates where it is time for it."""
         if session.step < self._due:
-            return
+            return {}
         self._due = session.step - session.step % self.steps + self.steps
         agents = session.engine.state.agent
         params = change_params(session.env, session.plan.env_params)
@@ -64,3 +68,4 @@ class EvaluateEvery:
         self.history.append((session.step, returns))
         if self.keep_best is not None and returns.mean() > best:
             saved.save(session, self.keep_best)
+        return {"evaluation_return": returns.mean(axis=1)}

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from eligrad.runs import plot as figure
 from eligrad.runs.checkpoint import CheckpointError
 from eligrad.runs.config import Plan, env_seeds
 from eligrad.runs.folder import RunFolder
-from eligrad.runs.metrics import Tables, tables_of_chunk
+from eligrad.runs.metrics import Tables, tables_of_chunk, with_metrics
 from eligrad.runs.provenance import provenance
 from eligrad.runs.summary import summarise
 from eligrad.training.build import title
@@ -49,8 +49,9 @@ class Result:
     folder: Path | None
 
 
-Callback = Callable[["Session"], bool | None]
-"""Called after each chunk; training ends where it returns False."""
+Callback = Callable[["Session"], bool | Mapping[str, Any] | None]
+"""Called after each chunk. Training ends where it returns False; a dict of numbers that it returns
+becomes metrics of that chunk."""
 
 
 class Session:
@@ -100,11 +101,12 @@ class Session:
                 wanted = True
                 while wanted and self.step < steps and interruption.signal_number is None:
                     self._advance(bar)
-                    if self.step % self.plan.checkpoint_every == 0:
-                        self._save()
-                    answers = [callback(self) for callback in self.callbacks]
-                    # Nothing is no answer; a NumPy False is as good as another.
-                    wanted = all(answer is None or answer for answer in answers)
+                    try:
+                        wanted = self._call_back()
+                    finally:  # a callback that fails loses nothing
+                        self.loggers.write(self.unsaved[-1], self.step)
+                        if self.step % self.plan.checkpoint_every == 0:
+                            self._save()
                 self._save()
                 result = self._conclude()
         # In the last chunk, too: whoever called this has more to stop than this run.
@@ -174,9 +176,16 @@ class Session:
         tables = tables_of_chunk(record, columns, diverged, self.plan.seeds, begun_at, seconds)
         self.columns = columns
         self.unsaved.append(tables)
-        self.loggers.write(tables, self.step)
         shown = {name: float(np.mean(columns[name])) for name in self.agent.progress_metrics}
         bar.advance(steps, tables, shown)
+
+    def _call_back(self) -> bool:
+        """Calls all callbacks, keeps the metrics they return; whether all want to go on."""
+        answers = [callback(self) for callback in self.callbacks]
+        for metrics in (each for each in answers if isinstance(each, Mapping)):
+            self.unsaved[-1] = with_metrics(self.unsaved[-1], metrics)
+        # Nothing is no answer; a NumPy False is as good as another.
+        return all(each is None or isinstance(each, Mapping) or each for each in answers)
 
     def _check_faults(self, record: Record) -> None:
         steps = np.asarray(self.engine.fault_step)

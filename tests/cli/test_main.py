@@ -42,7 +42,7 @@ def test_silence_when_nobody_reads_on(tmp_path, unbuffered):
     assert (command.wait(), told) == (141, "")
 
 
-@pytest.mark.parametrize("command", ["compare", "report", "runs", "watch"])
+@pytest.mark.parametrize("command", ["compare", "evaluate", "report", "runs", "watch"])
 def test_help_and_typos_need_no_large_package(command):
     """They are answered at once."""
     program = (

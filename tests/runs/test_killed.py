@@ -76,7 +76,7 @@ from eligrad.training import train
 from tests.engines import tiny
 
 def kill(session):
-    if session.step == 150:
+    if session.step == 200:
         os.kill(os.getpid(), signal.SIGKILL)
 
 train(tiny.agent(), tiny.ENV, out={str(run)!r}, callbacks=[kill], **{OPTIONS})

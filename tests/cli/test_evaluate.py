@@ -1,0 +1,41 @@
+"""`eligrad evaluate`: returns of a trained run, with intervals."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import eligrad
+from eligrad.analysis import statistics
+from eligrad.cli import evaluate as cli_evaluate
+from eligrad.training import train
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+
+def test_prints_what_the_facade_evaluates(tmp_path, capsys):
+    run = tmp_path / "run"
+    train("qrc", "Probe/OffPolicy-v0", steps=60, seeds=3, out=run)
+    before = sorted((path, path.stat().st_mtime_ns) for path in run.rglob("*"))
+    assert cli_evaluate.main([str(run), "--episodes", "5", "--sampled"]) == 0
+    printed = capsys.readouterr().out
+    assert sorted((path, path.stat().st_mtime_ns) for path in run.rglob("*")) == before
+    returns = eligrad.load(run).evaluate(5, deterministic=False)
+    expected = returns.groupby("seed")["return"].mean()
+    numbers = re.findall(r"seed (\d): *|seed (\d) +([-\d.e]+)", printed)
+    for _, seed, value in numbers:
+        assert float(value) == pytest.approx(expected[int(seed)], rel=1e-3)
+    assert len(numbers) == 3
+    mean = statistics.mean({"": np.asarray(expected)})
+    assert f"all seeds{mean.value:>12.4g} [{mean.low:.4g}, {mean.high:.4g}], 3 seeds" in printed
+
+
+def test_says_what_is_wrong(tmp_path, capsys):
+    assert cli_evaluate.main([str(tmp_path / "none")]) == 2
+    assert "none" in capsys.readouterr().err
+    run = tmp_path / "run"
+    train("qrc", "Probe/Trace-v0", steps=10, out=run)
+    assert cli_evaluate.main([str(run), "--episodes", "0"]) == 2
+    assert "episodes is 0" in capsys.readouterr().err
