@@ -1,10 +1,10 @@
-"""The agents with the verbs people know: learn, predict, evaluate, save, load.
+"""Agents with the methods of stable-baselines3: learn, predict, evaluate, save, load.
 
     agent = QRC("MinAtar/Breakout-v1", lam=0.8, seeds=8).learn(1_000_000, progress_bar=True)
     action, _ = agent.best().predict(observation)
     agent.save("breakout.npz")
 
-One object holds all its seeds, trained as one program. `learn` again goes on.
+One object holds all its seeds, trained as one program. A second `learn` continues the training.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Learner:
         env: a name for `eligrad.envs.make`, an environment, or a Gymnasium class or a function that
             makes one.
         seeds: how many, or a list of them.
-        network: one of your own, which gives a value for each action. PPO and Gradient PPO take
+        network: your own network, which returns a value for each action. PPO and Gradient PPO take
             two, `(policy, critic)`: a logit for each action, or a mean for each of its entries; and
             one value.
-        max_episode_steps: truncate episodes after so many steps.
+        max_episode_steps: truncate episodes after this many steps.
         env_params: changes of a JAX environment's numbers, by name.
         settings: those of the agent's settings class, by name; a number may be a list with a value
             for each seed. ε of a streaming agent falls over the share `exploration_fraction` of the
@@ -82,7 +82,7 @@ class Learner:
         }
         self._session: Session | None = None
         self._run, self._remembered, self._predictions = 0, None, 0
-        # Refused now, not when an hour of something else has passed.
+        # Checked now, not at the first `learn`.
         config = registry.make_settings(self.preset, settings, runs=len(self._options["seeds"]))
         self._world = as_environment(env, max_episode_steps)
         if env_params:
@@ -98,7 +98,7 @@ class Learner:
         out: str | Path | None = None,
         loggers: Sequence[str] = (),
     ) -> L:
-        """Trains every seed for so many more steps.
+        """Trains every seed for `total_timesteps` more steps.
 
         Args:
             total_timesteps: environment steps of each seed. Agents that learn from rollouts end
@@ -106,7 +106,7 @@ class Learner:
             progress_bar: whether to draw one.
             callback: one or several; each gets the `Session` after each chunk. One that returns
                 False ends training; numbers that one returns in a dict become metrics.
-            out: a new folder for metrics, checkpoints and a curve, to be named in the first call.
+            out: a new folder for metrics, checkpoints and a curve; only in the first call.
             loggers: "tensorboard", "wandb" or both, to be named with `out`.
         """
         steps = whole_number("total_timesteps", total_timesteps)
@@ -129,7 +129,7 @@ class Learner:
 
     @property
     def session(self) -> Session:
-        """What is trained: the engine, the plan, the metrics."""
+        """The training session: engine, plan, metrics."""
         if self._session is None:
             raise RuntimeError(f"this {type(self).__name__} has not learned yet: call learn first")
         return self._session
@@ -145,7 +145,7 @@ class Learner:
         return self.session.tables().episodes.to_pandas()
 
     def best(self: L) -> L:
-        """From now on acts as the seed whose last episodes had the highest mean return."""
+        """Makes the seed with the highest mean return of its last episodes act in `predict`."""
         session = self.session
         self._run = best_run(session.tables(), session.plan.seeds, session.step)
         return self
@@ -157,9 +157,15 @@ class Learner:
         episode_start: Any = None,
         deterministic: bool = True,
     ) -> tuple[np.ndarray, Any]:
-        """The action in an observation, or the actions in a batch of them; `state` is passed on.
+        """Returns the action for an observation, or the actions for a batch, and `state`.
 
-        The first seed acts, or the one that `best` chose. Statistics stay as they are.
+        The first seed acts, or the one that `best` chose. Its statistics do not change.
+
+        Args:
+            observation: one observation, or a batch of them along the first axis.
+            state: returned as it is; here for callers of stable-baselines3.
+            episode_start: ignored; here for callers of stable-baselines3.
+            deterministic: whether to take the best action; if not, one is drawn as in training.
         """
         del episode_start
         session = self.session
@@ -179,7 +185,7 @@ class Learner:
         return (actions if batch else actions.squeeze(axis=0)), state
 
     def _acting(self) -> tuple[Any, Any]:
-        """The agent that acts and its state, taken out of all runs once for each moment."""
+        """The agent that acts and its state, taken from all runs once for each step."""
         session, moment = self.session, (self.session.step, self._run)
         if self._remembered is None or self._remembered[0] != moment:
             every = (spread(session.agent, session.engine.count), session.engine.state.agent)
@@ -195,9 +201,16 @@ class Learner:
         seed: int = 0,
         max_steps: int = LIMIT,
     ) -> pd.DataFrame:
-        """Plays whole episodes with every seed, without learning: seed, episode, return.
+        """Plays whole episodes with every seed, without learning.
 
-        One that does not end is left after `max_steps`.
+        Args:
+            episodes: how many for each seed.
+            deterministic: whether to take the best action; if not, one is drawn as in training.
+            seed: decides the random numbers of the environment.
+            max_steps: an episode that has not ended by then is stopped.
+
+        Returns:
+            A data frame with the columns seed, episode and return.
         """
         session = self.session
         returns = evaluate(
@@ -224,19 +237,21 @@ class Learner:
 
     @classmethod
     def load(cls: type[L], path: str | Path, *, env: Env | None = None, network: Any = None) -> L:
-        """What `save` wrote, or a copy of what is in a run folder, which stays as it is.
+        """Loads what `save` wrote, or a copy of the agent in a run folder.
 
-        A network or an environment made by hand must be given again.
+        A custom network or environment must be given again.
         """
         plan, preset = saved.read_plan(path), saved.preset_of(path)
         if preset not in (cls.preset, None):
             title = registry.title_of(preset)
-            raise ValueError(f"{path} holds {title}; load it with eligrad.load, or as what it is")
+            raise ValueError(
+                f"{path} holds {title}; load it with eligrad.load, or with its own class"
+            )
         if (plan.agent is None) != (network is not None):
             raise ValueError(
                 f"{path} holds an agent with "
                 + (
-                    "a network made by hand: pass network= again"
+                    "a custom network: pass network= again"
                     if network is None
                     else "eligrad's own network: pass no other"
                 )
@@ -271,7 +286,7 @@ def _callbacks(callback: Any) -> list[Callback]:
 
 
 def _longer(plan: Plan, steps: int) -> Plan:
-    """The plan with more steps, and with larger chunks where a short beginning made them small."""
+    """Returns the plan with more steps, and larger chunks if the first `learn` was short."""
     if plan.rollout == 1 and plan.chunk < CHUNK // 2:
         chunk = chunk_for(steps)
         plan = dataclasses.replace(plan, chunk=chunk, checkpoint_every=chunk)
@@ -440,11 +455,11 @@ def learner(name: str) -> type[Learner]:
 
 
 def load(path: str | Path, *, env: Env | None = None, network: Any = None) -> Learner:
-    """What any learner's `save` wrote, or a copy of what is in a run folder, as what it was.
+    """Loads what any `save` wrote, or a copy of the agent in a run folder, in its own class.
 
-    A network or an environment made by hand must be given again.
+    A custom network or environment must be given again.
     """
     name = saved.preset_of(path)
     if name is None:
-        raise ValueError(f"{path} holds an agent made by hand; load it as what it is, QRC.load say")
+        raise ValueError(f"{path} holds a custom agent; load it with its class, such as QRC.load")
     return learner(name).load(path, env=env, network=network)

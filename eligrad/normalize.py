@@ -1,6 +1,6 @@
 """Running statistics, and the normalisation of observations and rewards with them.
 
-One concept serves every agent: `RunningStats`, a mean and a variance that have seen each sample
+One concept serves every agent: `RunningStats`, a mean and a variance that count each sample
 exactly once. Streaming agents feed it one observation at a time, PPO a batch at a time::
 
     stats = init_stats(observation.shape)
@@ -55,7 +55,7 @@ class RewardScale(NamedTuple):
 
 
 def init_stats(shape: tuple[int, ...]) -> RunningStats:
-    """Statistics that have seen nothing."""
+    """Returns statistics of no samples yet."""
     zeros = jnp.zeros(shape, jnp.float32)
     return RunningStats(jnp.zeros((), jnp.int32), zeros, zeros, zeros, zeros)
 
@@ -104,7 +104,7 @@ def normalize(
 
 
 def init_reward_scale(environments: tuple[int, ...] = ()) -> RewardScale:
-    """A scale that has seen no reward; `environments` is the shape of the rewards to come."""
+    """Returns the scale before the first reward; `environments` is the shape of the rewards."""
     return RewardScale(jnp.zeros(environments, jnp.float32), init_stats(()))
 
 
@@ -114,9 +114,13 @@ def update_reward_scale(
     done: Bool[Array, "*environments"],
     gamma: float | Float[Array, ""],
 ) -> RewardScale:
-    """The scale after one more reward: statistics of the trace `u = gamma u (1 - done) + r`.
+    """Returns the scale after one more reward: statistics of `u = gamma u (1 - done) + r`.
 
-    `done` tells whether this very transition ended its episode, whichever way.
+    Args:
+        scale: the scale before it.
+        reward: the reward, one for each environment.
+        done: whether this transition ended its episode, by termination or truncation.
+        gamma: the discount.
     """
     carried = jnp.where(done, 0.0, gamma * scale.trace)
     trace = carried + reward.astype(jnp.float32)
@@ -130,7 +134,7 @@ def update_reward_scale(
 def scale_reward(
     scale: RewardScale, reward: Float[Array, "*environments"]
 ) -> Float32[Array, "*environments"]:
-    """The reward over the deviation of the trace: same sign, never centred."""
+    """Divides the reward by the standard deviation of the trace; the mean is not subtracted."""
     return reward.astype(jnp.float32) / jnp.sqrt(variance(scale.stats) + EPSILON)
 
 

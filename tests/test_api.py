@@ -149,7 +149,7 @@ def test_a_network_of_ones_own(tmp_path):
     network = from_equinox(lambda key, s: streaming_mlp(4, 2, hidden=(8,), sparsity=s, key=key))
     agent = eligrad.QRC("CartPole-v1", network=network).learn(64)
     agent.save(tmp_path / "own.npz")
-    with pytest.raises(ValueError, match="a network made by hand: pass network= again"):
+    with pytest.raises(ValueError, match="a custom network: pass network= again"):
         eligrad.QRC.load(tmp_path / "own.npz")
     with pytest.raises(ValueError, match=r"holds QRC\(λ\)"):
         eligrad.QC.load(tmp_path / "own.npz", network=network)
@@ -166,7 +166,7 @@ def test_two_networks_of_ones_own_for_ppo(tmp_path):
     default = make("ppo").learn(128)
     same = make("ppo", network=(tanh(2, 0.01, (64, 64)), tanh(1, 1.0, (64, 64)))).learn(64)
     same.save(tmp_path / "own.npz")
-    with pytest.raises(ValueError, match="a network made by hand: pass network= again"):
+    with pytest.raises(ValueError, match="a custom network: pass network= again"):
         eligrad.PPO.load(tmp_path / "own.npz")
     small = (tanh(2, 0.01, (8,)), tanh(1, 1.0, (8,)))
     with pytest.raises(CheckpointError, match=r"own\.npz"):

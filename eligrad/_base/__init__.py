@@ -1,1 +1,1 @@
-"""What every package needs and no domain owns."""
+"""What every package needs: errors, checks of arguments, files, signals."""

@@ -1,4 +1,4 @@
-"""Arguments checked at the door, while tracing: what was given, and what is accepted."""
+"""Checks of arguments, also while tracing: messages say what was given and what is accepted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ transformation puts in its place meanwhile."""
 
 
 def real(name: str, value: Any) -> Array:
-    """`value` as an array of a floating dtype; integers are refused, since rounding hides there."""
+    """`value` as an array of a floating dtype; integers are refused."""
     array = jnp.asarray(value)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise TypeError(
@@ -32,7 +32,7 @@ def real(name: str, value: Any) -> Array:
 
 
 def number(name: str, value: Any, like: Array) -> Array:
-    """A hyper-parameter: a scalar or an array, integers welcome, in the dtype of `like`."""
+    """A hyper-parameter: a scalar or an array, integers too, in the dtype of `like`."""
     array = jnp.asarray(value)
     if not _is_real(array.dtype):
         raise TypeError(f"{name} has dtype {array.dtype}; a real number is accepted")
@@ -50,7 +50,7 @@ def boolean(name: str, value: Any) -> Array:
 def within(name: str, value: Any, low: float, high: float) -> None:
     """Refuses known values outside [low, high], NaN and infinity always.
 
-    A traced value passes unseen.
+    A traced value is not checked.
     """
     if isinstance(value, jax.core.Tracer):
         return
@@ -63,7 +63,7 @@ def within(name: str, value: Any, low: float, high: float) -> None:
 
 
 def positive(name: str, value: Any) -> None:
-    """Refuses known values that are not finite and above 0; a traced value passes unseen."""
+    """Refuses known values that are not finite and above 0; a traced value is not checked."""
     if isinstance(value, jax.core.Tracer):
         return
     accepted = "numbers above 0 are accepted"

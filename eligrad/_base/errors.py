@@ -1,4 +1,4 @@
-"""Errors for people: unknown names with the nearest known one, and damaged files."""
+"""Error messages for users: unknown names with the nearest known one, and damaged files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 def did_you_mean(name: str, known: Iterable[str], *, all_shown: bool = False) -> str:
     """`"; did you mean 'x' or 'y'?"`, or nothing where no known name is near.
 
-    A message in which all known names are shown points to the nearest alone, and from further away.
+    With `all_shown`, the message lists all known names; then only the nearest is suggested.
     """
     most, likeness = (1, 0.4) if all_shown else (3, 0.5)
     by_lower_case = {candidate.lower(): candidate for candidate in sorted(known)}
@@ -22,7 +22,7 @@ def did_you_mean(name: str, known: Iterable[str], *, all_shown: bool = False) ->
 class UnknownName(ValueError):
     """A name that is not among the `known` ones; the message suggests the nearest of them.
 
-    Of a name that others use for the same thing, `here` tells what it is called here.
+    If other libraries use the name, `here` is what the same thing is called here.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Interrupted(KeyboardInterrupt):
-    """Training was asked to stop, and did so at a step from which it can go on."""
+    """Training was stopped by a signal, at a step from which it can be resumed."""
 
     def __init__(self, signal_number: int, step: int, folder: Any) -> None:
         self.signal_number = signal_number
@@ -64,8 +64,7 @@ class Interruption:
 def unheard_by_children() -> Iterator[None]:
     """Processes started within this context do not hear SIGINT and SIGTERM, from the beginning.
 
-    A terminal and a scheduler signal all processes of a run; what is to become of it is for the
-    first one to decide.
+    A terminal and a scheduler signal all processes of a run; only the first one handles it.
     """
     if not hasattr(signal, "pthread_sigmask"):  # where there is none, as on Windows
         yield

@@ -1,4 +1,4 @@
-"""Packages that are not installed with eligrad unless asked for."""
+"""Packages of the extras, which plain eligrad does not install."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text of other people, made safe to print."""
+"""Makes text from files safe to print."""
 
 from __future__ import annotations
 

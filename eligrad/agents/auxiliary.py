@@ -1,8 +1,8 @@
 """The auxiliary function h of agents that follow a gradient rule: what it is, what β acts on.
 
-h is a network of its own, with the shape of the value network and parameters of its own (the
-paper's), or a linear function of that network's features, its last hidden layer. No gradient of h
-flows into the features, and the linear function starts at 0.
+h is a separate network with the shape of the value network (as in the paper), or a linear function
+of that network's features, its last hidden layer. No gradient of h flows into the features, and the
+linear function starts at 0.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class HSettings(Protocol):
 
 
 def check_settings(settings: HSettings) -> None:
-    """Refuses settings of h that make no sense, or that the rule has no use for."""
+    """Raises ValueError for bad settings of h, and for settings that the rule does not use."""
     rule = rules.get(settings.rule)
     check.one_of("regularize", settings.regularize, get_args(rules.Regularize))
     check.one_of("h", settings.h, get_args(H))
@@ -62,7 +62,7 @@ def check_settings(settings: HSettings) -> None:
 
 
 def check_network(settings: HSettings, network: Network) -> None:
-    """Refuses a value network that does not say what the settings of h need to know of it."""
+    """Raises ValueError if the value network lacks what the settings of h need."""
     if not rules.get(settings.rule).has_auxiliary:
         return
     if settings.regularize == "head" and settings.h == "network" and network.head is None:
@@ -82,12 +82,12 @@ def init(
     params: PyTree,
     observation: Any,
 ) -> PyTree:
-    """The first parameters θ of h.
+    """Returns the initial parameters θ of h.
 
     Args:
         settings: what h is.
         network: the value network.
-        key: for the weights of a network of its own.
+        key: for the weights, if h is a separate network.
         sparsity: share of these that start at 0.
         params: parameters of the value network.
         observation: one that the network can be applied to; only its shape matters.
@@ -144,7 +144,7 @@ def whole(settings: HSettings, network: Network) -> Callable[[tuple[PyTree, PyTr
 
 
 def rule_options(settings: HSettings, network: Network, theta: PyTree) -> dict[str, Any]:
-    """What a rule is told of θ and its regularisation."""
+    """Returns the arguments of a rule that concern θ and its regularisation."""
     if not rules.get(settings.rule).regularized:
         return {"theta": theta, "beta": 0.0}
     options = {"theta": theta, "beta": settings.beta, "regularize": settings.regularize}
@@ -154,7 +154,7 @@ def rule_options(settings: HSettings, network: Network, theta: PyTree) -> dict[s
 
 
 _SAMPLE = 256
-"""Of a large array of parameters every so many entries count in `correction_share`."""
+"""Of a large array, only one in this many entries counts in `correction_share`."""
 
 
 def correction_share(delta: Float[Array, ""], z_w: PyTree, update_w: PyTree) -> Float[Array, ""]:
@@ -178,7 +178,7 @@ def correction_share(delta: Float[Array, ""], z_w: PyTree, update_w: PyTree) -> 
 def health(
     h: Float[np.ndarray, "runs steps"], error: Float[np.ndarray, "runs steps"]
 ) -> dict[str, Float[np.ndarray, "runs"]]:
-    """Whether h is alive: its size, alone and against the errors, and its correlation with them.
+    """Whether h is active: its size, alone and against the errors, and its correlation with them.
 
     h estimates the expected error, so that a correlation near 0 or a vanishing size mean that the
     correction does nothing. The correlation is NaN where either does not vary.
@@ -209,7 +209,7 @@ INACTIVE = 0.01
 
 
 def remarks(settings: HSettings, columns: dict[str, np.ndarray]) -> list[str]:
-    """Says so where the correction is inactive at the end of a run."""
+    """Returns a remark if the correction is inactive at the end of a run."""
     if "correction_share" not in columns:
         return []
     inactive = int(np.sum(columns["correction_share"] < INACTIVE))
@@ -219,5 +219,5 @@ def remarks(settings: HSettings, columns: dict[str, np.ndarray]) -> list[str]:
     return [
         f"the gradient correction is inactive in {inactive} of {len(columns['correction_share'])} "
         f"runs: |h| is {ratio:.1g} of |TD error|, and the update is that of TD(λ) "
-        f'(regularize is {settings.regularize!r}; "output" keeps h alive)'
+        f'(regularize is {settings.regularize!r}; "output" keeps h active)'
     ]

@@ -1,4 +1,4 @@
-"""Whether networks fit the spaces of an environment, found out before anything is compiled."""
+"""Checks that networks fit the spaces of an environment, before anything is compiled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eligrad.envs.spaces import Discrete, Space
 
 
 def number_of_actions(action_space: Space) -> int:
-    """How many actions there are to choose from; continuous ones are refused."""
+    """Returns the number of actions; raises ValueError for continuous ones."""
     if isinstance(action_space, Discrete):
         return action_space.n
     raise ValueError(
@@ -24,13 +24,13 @@ def number_of_actions(action_space: Space) -> int:
 def check_network(
     name: str, network: Any, observation_space: Space, values: int, of_what: str
 ) -> None:
-    """Refuses a network that does not give so many numbers for an observation.
+    """Raises ValueError for a network that does not return `values` numbers.
 
     Args:
         name: what messages call the network.
         network: the one to check.
         observation_space: of the environment.
-        values: how many numbers it must give.
+        values: how many numbers it must return for an observation.
         of_what: what they are, for the message.
     """
     if not isinstance(network, Network):
@@ -59,7 +59,7 @@ def check_network(
 
 
 def _shapes(called: str, function: Any, *arguments: Any) -> Any:
-    """The shapes that a function would return; its error with the call that caused it."""
+    """Returns the shapes of a function's result; its error names the call that caused it."""
     try:
         return jax.eval_shape(function, *arguments)
     except Exception as error:

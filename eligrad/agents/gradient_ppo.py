@@ -1,8 +1,8 @@
 """Gradient PPO (Elelimy et al., 2025): PPO whose critic follows a gradient TD(λ) rule.
 
-What differs from `ppo.py` is all here. Minibatches hold whole sequences; along each, the TD(λ)
-error and its gradient are computed anew with the present critic; a third network learns h, the
-expected TD(λ) error, which makes the critic's update a true gradient.
+This file has all that differs from `ppo.py`. Minibatches hold whole sequences; along each, the
+TD(λ) error and its gradient are computed again with the current critic; a third network learns h,
+the expected TD(λ) error, which makes the critic's update a true gradient.
 """
 
 from __future__ import annotations
@@ -52,13 +52,14 @@ class GradientPPOConfig(ActorCriticConfig):
     rule: str = dataclasses.field(default="tdrc", metadata=STATIC)
     """How the critic moves: td, gtd2, tdc or tdrc."""
     regularize: rules.Regularize = dataclasses.field(default="parameters", metadata=STATIC)
-    """What β acts on: all parameters of h (the paper's), those of its head, or its output."""
+    """What β acts on: all parameters of h (as in the paper), those of its head, or its output."""
     h: auxiliary.H = dataclasses.field(default="network", metadata=STATIC)
-    """What h is: a network of its own (the paper's), or linear in the features of the critic."""
+    """What h is: a separate network (as in the paper), or linear in the features of the critic."""
     advantage: Literal["fresh", "stale"] = dataclasses.field(default="fresh", metadata=STATIC)
-    """The policy's advantage: the minibatch's TD(λ) errors, or the whole rollout's before it."""
+    """Where the policy's advantage comes from: TD(λ) errors of the minibatch (fresh), or of the
+    whole rollout, computed once (stale)."""
     importance_sampling: bool = dataclasses.field(default=False, metadata=STATIC)
-    """Whether TD(λ) errors weigh actions by how likely the present policy is to take them."""
+    """Whether TD(λ) errors weigh actions by how likely the current policy is to take them."""
 
     @property
     def unit(self) -> int:
@@ -66,7 +67,7 @@ class GradientPPOConfig(ActorCriticConfig):
         return self.sequence
 
     def check(self) -> None:
-        """Refuses settings that make no sense, by name. Traced numbers pass unseen."""
+        """Raises ValueError for a bad setting, by its name. Traced numbers are not checked."""
         super().check()
         for name in ("h_step_size", "beta"):
             check.within(name, getattr(self, name), 0.0, math.inf)
@@ -114,7 +115,7 @@ class GradientPPO(ActorCritic):
     def _criticise(
         self, networks: Networks, batch: Batch, ratio: Float[Array, "units time"]
     ) -> tuple[Float[Array, ""], Float[Array, "units time"], Metrics]:
-        """The critic's loss and h's, the advantages for the policy, and what there is to tell."""
+        """The critic's loss and h's, the advantages for the policy, and the metrics."""
         c, rule, seen = self.config, self._rule, batch.rollout
         rho = jax.lax.stop_gradient(ratio) if c.importance_sampling else None
         loss, value, following, h = self._critic_loss(rule, networks, seen, rho)
@@ -155,7 +156,7 @@ class GradientPPO(ActorCritic):
         return loss, value, following, h
 
     def _health(self, networks: Networks, batch: Batch) -> Metrics:
-        """Whether h is alive: its size against the TD(λ) errors, and the correction's share."""
+        """Whether h is active: its size against the TD(λ) errors, and the correction's share."""
         if not self._rule.has_auxiliary:
             return {}
         seen, rho = batch.rollout, None

@@ -20,9 +20,9 @@ from eligrad.nets import AtariCNN, MinAtarCNN, streaming_mlp, tanh_mlp
 class Network:
     """Any network: `init(key) -> params`, `apply(params, observation) -> values`.
 
-    Networks of flax, haiku or your own hand fit as they are; `from_equinox` wraps a module. An
-    `init` that requires a second argument gets the agent's `sparsity` there. The other two say
-    where the last layer is, for settings that ask for it.
+    Networks of flax, haiku or your own work as they are; `from_equinox` wraps a module. An
+    `init` that requires a second argument gets the agent's `sparsity` there. `head` and
+    `with_features` say where the last layer is, for settings that need it.
     """
 
     init: Callable[..., PyTree]

@@ -1,7 +1,7 @@
 """Policies over discrete and continuous actions: a distribution, and the network that shapes it.
 
 A sample is a function of the distribution and of noise that was drawn before, so that the noise of
-a whole rollout is made in one go. What the policy samples is what it learns from; the environment
+a whole rollout is drawn at once. What the policy samples is what it learns from; the environment
 gets `to_environment` of it.
 """
 
@@ -30,7 +30,7 @@ class Categorical(NamedTuple):
         return jnp.argmax(self.logits + noise, axis=-1).astype(jnp.int32)
 
     def mode(self) -> Int[Array, "..."]:
-        """The likeliest choice."""
+        """The most likely choice."""
         return jnp.argmax(self.logits, axis=-1).astype(jnp.int32)
 
     def log_prob(self, action: Int[Array, "..."]) -> Float[Array, "..."]:
@@ -40,7 +40,7 @@ class Categorical(NamedTuple):
         return jnp.sum(jnp.where(chosen, log_probs, 0.0), axis=-1)
 
     def entropy(self) -> Float[Array, "..."]:
-        """How undecided it is."""
+        """The entropy."""
         log_probs = jax.nn.log_softmax(self.logits)
         return -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
 
@@ -56,7 +56,7 @@ class DiagonalGaussian(NamedTuple):
         return self.mean + jnp.exp(self.log_std) * noise
 
     def mode(self) -> Float[Array, "... entries"]:
-        """The likeliest action."""
+        """The most likely action."""
         return self.mean
 
     def log_prob(self, action: Float[Array, "... entries"]) -> Float[Array, "..."]:
@@ -66,7 +66,7 @@ class DiagonalGaussian(NamedTuple):
         return jnp.sum(terms, axis=-1)
 
     def entropy(self) -> Float[Array, "..."]:
-        """How undecided it is."""
+        """The entropy."""
         return jnp.sum(self.log_std + 0.5 * math.log(2 * math.pi * math.e), axis=-1)
 
 

@@ -1,8 +1,8 @@
-"""Proximal policy optimisation (Schulman et al., 2017), as the field runs it.
+"""Proximal policy optimisation (Schulman et al., 2017), as it is usually implemented.
 
-An actor and a critic of their own networks learn from rollouts: `act` chooses, `normalize` takes in
-what the world answers, and `learn` improves both over several epochs of minibatches. All are pure
-functions of one pytree of a state. `gradient_ppo.py` is this agent with another critic.
+An actor and a critic, two networks, learn from rollouts: `act` chooses actions, `normalize` takes
+the transitions, and `learn` improves both networks over several epochs of minibatches. All are pure
+functions of a state, which is one pytree. `gradient_ppo.py` is this agent with another critic.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class ActorCriticConfig:
     critic_step_size: Leaf = 3e-4
     """Adam's step size for the value function."""
     clip: Leaf = 0.2
-    """How far the ratio of new to old action probabilities may pay off beyond 1."""
+    """The ratio of new to old action probabilities is clipped to 1 ± this."""
     entropy_bonus: Leaf = 0.0
     """Weight of the policy's entropy."""
     max_gradient_norm: Leaf = 0.5
-    """The gradient of each network is scaled down to this norm; 0: never."""
+    """Largest norm of each network's gradient, which is scaled down to it; 0: no limit."""
     target_kl: Leaf = 0.0
-    """An update ends at the first minibatch whose approximate KL is beyond this; 0: never."""
+    """An update ends at the first minibatch whose approximate KL is larger; 0: no limit."""
     anneal_steps: Leaf = 0.0
-    """Environment steps over which step sizes fall linearly to 0; 0: they stay."""
+    """Environment steps over which step sizes fall linearly to 0; 0: they are constant."""
     rollout: int = dataclasses.field(default=2048, metadata=STATIC)
     """Environment steps between two updates, those of all `num_envs` together."""
     num_envs: int = dataclasses.field(default=1, metadata=STATIC)
@@ -79,7 +79,7 @@ class ActorCriticConfig:
         return 1
 
     def check(self) -> None:
-        """Refuses settings that make no sense, by name. Traced numbers pass unseen."""
+        """Raises ValueError for a bad setting, by its name. Traced numbers are not checked."""
         for name in ("gamma", "lam"):
             check.within(name, getattr(self, name), 0.0, 1.0)
         for name in (
@@ -104,10 +104,10 @@ class PPOConfig(ActorCriticConfig):
     """The settings of PPO."""
 
     value_clip: Leaf = 0.2
-    """How far a value may pay off beyond its old one; 0: not clipped."""
+    """The change of a value is clipped to ± this; 0: it is not clipped."""
 
     def check(self) -> None:
-        """Refuses settings that make no sense, by name. Traced numbers pass unseen."""
+        """Raises ValueError for a bad setting, by its name. Traced numbers are not checked."""
         super().check()
         check.within("value_clip", self.value_clip, 0.0, math.inf)
 
@@ -122,19 +122,19 @@ class Networks(NamedTuple):
 
 
 class PPOState(NamedTuple):
-    """All that the agent is between two rollouts."""
+    """The whole state of the agent between two rollouts."""
 
     networks: Networks
     optimizers: Networks
     normalizer: Normalizer
     observation: Float[Array, "envs ..."]
-    """The present observations, normalised."""
+    """The current observations, normalised."""
     step: Int[Array, ""]
     """Environment steps learned from."""
 
 
 class Batch(NamedTuple):
-    """Units of a rollout, with what was known of them when it ended; leading axes [units, …]."""
+    """Units of a rollout, with values and advantages at its end; leading axes [units, …]."""
 
     rollout: Rollout
     log_prob: Float[Array, "..."]
@@ -146,7 +146,7 @@ class Batch(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class ActorCritic(RolloutAgent):
-    """All of the agent but the critic's loss: pure `init`, `act`, `normalize` and `learn`."""
+    """The agent without the critic's loss: pure `init`, `act`, `normalize` and `learn`."""
 
     progress_metrics = ("approximate_kl", "explained_variance")
 
@@ -187,18 +187,18 @@ class ActorCritic(RolloutAgent):
     def act(
         self, actor: PyTree, observation: Float[Array, "envs ..."], noise: Float[Array, "envs ..."]
     ) -> tuple[Array, Array]:
-        """Actions for all environments: as the policy sampled them, and as the world takes them."""
+        """Actions for all environments: as the policy samples them, as environments take them."""
         action = over_batch(self.policy, 1)(actor, observation).sample(noise)
         return action, self.policy.to_environment(action)
 
     def greedy_action(self, state: PPOState, observation: Shaped[Array, "..."]) -> Array:
-        """The likeliest action in one raw observation, with statistics as they are."""
+        """The most likely action in one raw observation, without changing the statistics."""
         return self.policy.to_environment(self._policy_in(state, observation).mode())
 
     def sampled_action(
         self, state: PPOState, observation: Shaped[Array, "..."], key: PRNGKeyArray
     ) -> Array:
-        """An action as in training, in one raw observation, with statistics as they are."""
+        """An action as in training, in one raw observation, without changing the statistics."""
         noise = self.policy.noise(key, ())
         return self.policy.to_environment(self._policy_in(state, observation).sample(noise))
 
@@ -210,7 +210,7 @@ class ActorCritic(RolloutAgent):
     def normalize(
         self, normalizer: Normalizer, transition: Transition
     ) -> tuple[Normalizer, NormalizedTransition]:
-        """Takes in what all environments answered; what is acted on is counted once."""
+        """Updates the statistics with a transition of all environments, and normalises it."""
         ended = transition.terminated | transition.truncated
         rewards = normalize.update_reward_scale(
             normalizer.rewards, transition.reward, ended, self.config.gamma
@@ -224,7 +224,7 @@ class ActorCritic(RolloutAgent):
         )
 
     def interrupt(self, state: PPOState, observation: Shaped[Array, "envs ..."]) -> PPOState:
-        """Goes on in other episodes, of which these are the first observations."""
+        """Continues in other episodes, whose first observations these are."""
         stats = normalize.update_batch(state.normalizer.observations, observation)
         rewards = state.normalizer.rewards
         rewards = rewards._replace(trace=jnp.zeros_like(rewards.trace))
@@ -234,9 +234,9 @@ class ActorCritic(RolloutAgent):
         )
 
     def diverged(self, metrics: dict[str, np.ndarray]) -> Bool[np.ndarray, "runs rollouts"]:
-        """Where TD(λ) errors are beyond all bounds, or the policy is lost."""
+        """Where runs diverge: TD(λ) errors beyond `DIVERGED`, or a policy that is NaN."""
         wild = ~(metrics["lambda_error"] <= DIVERGED)
-        # A policy can be lost while its critic is well.
+        # A policy can be NaN while its critic is finite.
         return wild | np.isnan(metrics["approximate_kl"])
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
@@ -289,7 +289,7 @@ class ActorCritic(RolloutAgent):
     def learn(
         self, state: PPOState, rollout: Rollout, key: PRNGKeyArray
     ) -> tuple[PPOState, Metrics]:
-        """All epochs of one update; normalizer and observation are the caller's to renew."""
+        """All epochs of one update; the caller updates normalizer and observation."""
         c = self.config
         batch = jax.tree.map(self._cut, self._assess(state.networks, rollout))
         units, together = c.rollout // c.unit, c.minibatch_size // c.unit
@@ -355,11 +355,11 @@ class ActorCritic(RolloutAgent):
     def _criticise(
         self, networks: Networks, batch: Batch, ratio: Float[Array, "..."]
     ) -> tuple[Float[Array, ""], Float[Array, "..."], Metrics]:
-        """The critic's loss, the advantages for the policy, and what there is to tell."""
+        """The critic's loss, the advantages for the policy, and the metrics."""
         raise NotImplementedError(f"{type(self).__name__} must define _criticise")
 
     def _health(self, networks: Networks, batch: Batch) -> Metrics:
-        """What there is to tell of h after an update; nothing for an agent without h."""
+        """The metrics of h after an update; none for an agent without h."""
         del networks, batch
         return {}
 
@@ -419,7 +419,7 @@ class PPO(ActorCritic):
     def _criticise(
         self, networks: Networks, batch: Batch, ratio: Float[Array, "..."]
     ) -> tuple[Float[Array, ""], Float[Array, "..."], Metrics]:
-        """The critic's loss, the advantages for the policy, and what there is to tell."""
+        """The critic's loss, the advantages for the policy, and the metrics."""
         del ratio
         c = self.config
         target = batch.value + batch.advantage
@@ -447,13 +447,13 @@ def norm(tree: PyTree) -> Float[Array, ""]:
 
 
 def check_count(name: str, value: Any) -> None:
-    """Refuses what is no whole number from 1 on."""
+    """Raises ValueError for anything but an integer of at least 1."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} is {value}; a whole number from 1 on is accepted")
+        raise ValueError(f"{name} is {value}; an integer of at least 1 is accepted")
 
 
 def check_divides(name: str, value: int, whole_name: str, whole: int) -> None:
-    """Refuses a part that does not fill the whole."""
+    """Raises ValueError if `value` does not divide `whole`."""
     if value > whole or whole % value:
         raise ValueError(
             f"{name} is {value} and {whole_name} {whole}; {name} must divide {whole_name}"
@@ -461,7 +461,7 @@ def check_divides(name: str, value: int, whole_name: str, whole: int) -> None:
 
 
 def make_actor_critic(agent: type[ActorCritic]) -> Callable[..., ActorCritic]:
-    """A builder of PPO or of its kin for an environment's spaces; see `registry.register`."""
+    """Returns a builder of PPO or Gradient PPO; see `registry.register`."""
 
     def build(
         config: Any, observation_space: Any, action_space: Any, network: Any = None

@@ -1,4 +1,4 @@
-"""The contract between agents and engines: all that an engine knows of an agent.
+"""The contract between agents and engines: everything that an engine knows of an agent.
 
 A streaming agent learns from each transition (`update`), a rollout agent from many at once
 (`learn`). Both are pure functions over one pytree of a state, and frozen dataclasses whose numbers
@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 DIVERGED = 1e6
 """A run has diverged at its first TD error beyond this, or that is not a number. Rewards are scaled
-to unit variance, so TD errors of a sound run are of order 1. Parameters that are not finite show
+to unit variance, so TD errors are usually of order 1. Parameters that are not finite show
 here in the same step: every value is NaN from then on."""
 
 Metrics = dict[str, Float[Array, ""]]
@@ -30,22 +30,22 @@ Metrics = dict[str, Float[Array, ""]]
 
 
 class Transition(NamedTuple):
-    """What the environment answers to an action, before any normalisation."""
+    """What the environment returns for an action, before any normalisation."""
 
     reward: Any
     """A float scalar."""
     terminated: Any
-    """Whether the episode ended by the task's own rules."""
+    """Whether the episode ended by the rules of the task."""
     truncated: Any
-    """Whether it was cut off from outside."""
+    """Whether it was cut off, by a time limit for example."""
     next_observation: Any
-    """Where the action led: bootstrap from this one."""
+    """The observation that the action led to: bootstrap from this one."""
     observation: Any
-    """Where to act next: the same, or the first observation of the next episode after an end."""
+    """The observation to act on next: after an end, the first one of the next episode."""
 
 
 class Inspection(NamedTuple):
-    """What an agent makes of a recorded episode of T steps, in units of its scaled rewards."""
+    """An agent's estimates along an episode of T steps, in units of its scaled rewards."""
 
     values: Float[np.ndarray, "steps"]
     """q(s_t, a_t) of the action taken, or v(s_t)."""
@@ -61,7 +61,7 @@ class Inspection(NamedTuple):
 
 
 class Agent(ABC):
-    """What both kinds of agents have in common."""
+    """Base of both kinds of agents."""
 
     config: Any
     """The settings: a frozen dataclass with a method `check`."""
@@ -74,7 +74,7 @@ class Agent(ABC):
 
     @abstractmethod
     def interrupt(self, state: Any, observation: Any) -> Any:
-        """Goes on in another episode, of which this is the first observation."""
+        """Continues in another episode, whose first observation this is."""
 
     @abstractmethod
     def greedy_action(self, state: Any, observation: Any) -> Array:
@@ -87,7 +87,7 @@ class Agent(ABC):
     def check_spaces(  # noqa: B027 (an agent that fits everywhere checks nothing)
         self, observation_space: Any, action_space: Any
     ) -> None:
-        """Raises ValueError where the agent cannot act in such spaces, before work starts."""
+        """Raises ValueError if the agent cannot act in these spaces."""
 
     def inspect(
         self,
@@ -96,10 +96,10 @@ class Agent(ABC):
         actions: Shaped[np.ndarray, "moments ..."],
         rewards: Float[np.ndarray, "steps"],
     ) -> Inspection | None:
-        """Values, h and scaled rewards along an episode, for a video of it; None: not known.
+        """Returns values, h and scaled rewards along an episode, for a video of it, or None.
 
         Args:
-            state: of one agent; nothing of it changes.
+            state: of one agent; it does not change.
             observations: the raw ones, from the first to the one after the last step.
             actions: those taken, and one more, in the last observation.
             rewards: as the environment gave them.
@@ -107,17 +107,17 @@ class Agent(ABC):
         del state, observations, actions, rewards
 
     def report(self, metrics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """From metrics of a chunk, [runs, steps or rollouts], to its columns, [runs]: the means."""
+        """Returns columns [runs] from the metrics of a chunk [runs, steps or rollouts]: means."""
         with np.errstate(over="ignore", invalid="ignore"):
             return {name: values.mean(axis=1) for name, values in metrics.items()}
 
     def remarks(self, columns: dict[str, np.ndarray]) -> list[str]:
-        """What a user should know of a run that ends with these columns; goes to its summary."""
+        """Returns remarks for the summary of a run that ends with these columns."""
         del columns
         return []
 
     def diverged(self, metrics: dict[str, np.ndarray]) -> Bool[np.ndarray, "runs times"]:
-        """Where runs show divergence: `td_error` beyond `DIVERGED`; without one, any metric NaN."""
+        """Where runs diverge: `td_error` beyond `DIVERGED`, or without one any metric NaN."""
         if "td_error" in metrics:
             return ~(np.abs(metrics["td_error"]) <= DIVERGED)
         return np.logical_or.reduce([np.isnan(values) for values in metrics.values()])
@@ -128,15 +128,15 @@ class StreamingAgent(Agent):
 
     @abstractmethod
     def act(self, state: Any, key: PRNGKeyArray) -> tuple[Any, Array]:
-        """Chooses an action in the present observation, and remembers it."""
+        """Chooses an action in the current observation, and remembers it."""
 
     @abstractmethod
     def update(self, state: Any, transition: Transition, key: PRNGKeyArray) -> tuple[Any, Metrics]:
-        """Learns from what the chosen action led to; `td_error` belongs to the metrics."""
+        """Learns from the transition; the metrics include `td_error`."""
 
 
 class Rollout(NamedTuple):
-    """What was done and seen, normalised as it was seen then: leading axes [time, envs]."""
+    """The transitions of a rollout, normalised; leading axes [time, envs]."""
 
     observation: Float[Array, "time envs ..."]
     action: Shaped[Array, "time envs ..."]
@@ -145,14 +145,14 @@ class Rollout(NamedTuple):
     terminated: Bool[Array, "time envs"]
     truncated: Bool[Array, "time envs"]
     next_observation: Float[Array, "time envs ..."]
-    """Where the action led: bootstrapped from."""
+    """The observation that the action led to: bootstrapped from."""
 
 
 class RolloutAgent(Agent):
     """An agent that learns from rollouts of `config.rollout` steps in `config.num_envs` copies.
 
     Its state is a NamedTuple with at least the fields `normalizer`, running statistics with a
-    reward trace for each copy, and `observation`, the present observations, normalised.
+    reward trace for each copy, and `observation`, the current observations, normalised.
     `config.gamma` is the discount.
     """
 
@@ -172,11 +172,11 @@ class RolloutAgent(Agent):
 
     @abstractmethod
     def normalize(self, normalizer: Any, transition: Transition) -> tuple[Any, Any]:
-        """Counts what all copies answered; returns the statistics, and a `NormalizedTransition`."""
+        """Updates the statistics with a transition; returns them and it, normalised."""
 
     @abstractmethod
     def learn(self, state: Any, rollout: Rollout, key: PRNGKeyArray) -> tuple[Any, Metrics]:
-        """Learns from a rollout; the caller renews `normalizer` and `observation`."""
+        """Learns from a rollout; the caller updates `normalizer` and `observation`."""
 
 
 def observation_struct(agent: Agent, space: Any) -> jax.ShapeDtypeStruct:

@@ -45,7 +45,7 @@ Target = Literal["max", "sarsa", "expected"]
 
 
 STATIC = {"static": True}
-"""Marks a field that shapes the program and is no leaf."""
+"""Marks a field that is static: it shapes the program, and is not a leaf."""
 
 
 @jax.tree_util.register_dataclass
@@ -72,22 +72,22 @@ class QLambdaConfig:
     exploration_steps: Leaf = 200_000
     """Length of the linear exploration schedule, in environment steps."""
     kappa: Leaf = 2.0
-    """How cautious ObGD is; no other optimiser uses it."""
+    """κ of ObGD: a larger one makes smaller steps; no other optimiser uses it."""
     optimizer: str = dataclasses.field(default="sgd", metadata=STATIC)
     """How w and θ are moved: sgd, adam, rmsprop, obgd, adaptive-obgd or trace-adam."""
     rule: str = dataclasses.field(default="tdrc", metadata=STATIC)
     """How parameters move: td, gtd2, tdc or tdrc."""
     regularize: rules.Regularize = dataclasses.field(default="parameters", metadata=STATIC)
-    """What β acts on: all parameters of h (the paper's), those of its head, or its output."""
+    """What β acts on: all parameters of h (as in the paper), those of its head, or its output."""
     h: auxiliary.H = dataclasses.field(default="network", metadata=STATIC)
-    """What h is: a network of its own (the paper's), or linear in the features of q's network."""
+    """What h is: a separate network (as in the paper), or linear in the features of q's network."""
     target: Target = dataclasses.field(default="max", metadata=STATIC)
     """What is bootstrapped from: max, sarsa or expected."""
     trace_cut: rules.TraceCut = dataclasses.field(default="after", metadata=STATIC)
     """Where the traces of a max target end at a non-greedy action: after or watkins."""
 
     def check(self) -> None:
-        """Refuses settings that make no sense, by name. Traced numbers pass unseen."""
+        """Raises ValueError for a bad setting, by its name. Traced numbers are not checked."""
         for name in ("lam", "gamma", "sparsity", "epsilon_start", "epsilon_end"):
             check.within(name, getattr(self, name), 0.0, 1.0)
         for name in ("step_size", "h_scale", "beta", "exploration_steps"):
@@ -100,7 +100,7 @@ class QLambdaConfig:
 
 
 class QLambdaState(NamedTuple):
-    """All that the agent is at one moment, and so all that a checkpoint holds of it."""
+    """The whole state of the agent, as a checkpoint holds it."""
 
     w: Any
     theta: Any
@@ -109,7 +109,7 @@ class QLambdaState(NamedTuple):
     optimizer_theta: Any
     normalizer: Normalizer
     observation: Float[Array, "..."]
-    """The present observation, normalised."""
+    """The current observation, normalised."""
     action: Int[Array, ""]
     """The action last chosen; with the target "sarsa" after an update, the next one."""
     greedy: Bool[Array, ""]
@@ -193,7 +193,7 @@ class QLambda(StreamingAgent):
         return linear_epsilon(step, c.epsilon_start, c.epsilon_end, c.exploration_steps)
 
     def act(self, state: QLambdaState, key: PRNGKeyArray) -> tuple[QLambdaState, Int[Array, ""]]:
-        """Chooses ε-greedily in the present observation, unless the action is planned already."""
+        """Chooses ε-greedily in the current observation, unless the action is chosen already."""
         q = self.network.apply(state.w, state.observation)
         choice = epsilon_greedy(key, q, self.epsilon(state.step))
         if self.config.target == "sarsa":
@@ -202,7 +202,7 @@ class QLambda(StreamingAgent):
         return state._replace(action=choice.action, greedy=choice.greedy), choice.action
 
     def interrupt(self, state: QLambdaState, observation: Array) -> QLambdaState:
-        """Goes on in another episode, whose first observation this is: the traces end here."""
+        """Continues in another episode, whose first observation this is; traces end here."""
         stats = normalize.update(state.normalizer.observations, observation)
         rewards = state.normalizer.rewards
         rewards = rewards._replace(trace=jnp.zeros_like(rewards.trace))
@@ -325,7 +325,7 @@ class QLambda(StreamingAgent):
         return state, metrics
 
     def report(self, metrics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The columns of a chunk: TD errors, values, ε at its end, and the health of h."""
+        """The columns of a chunk: TD errors, values, ε at its end, and whether h is active."""
         size = np.abs(metrics["td_error"].astype(np.float64))
         with np.errstate(over="ignore", invalid="ignore"):
             columns = {
@@ -345,7 +345,7 @@ class QLambda(StreamingAgent):
         return auxiliary.remarks(self.config, columns)
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
-        """Refuses continuous actions, and a network that does not fit."""
+        """Raises ValueError for continuous actions, and for a network that does not fit."""
         actions = number_of_actions(action_space)
         check_network("network", self.network, observation_space, actions, "one for each action")
         auxiliary.check_network(self.config, self.network)

@@ -21,7 +21,7 @@ from eligrad.agents.protocol import Agent
 from eligrad.agents.q_lambda import QLambdaConfig, make_q_lambda
 
 EXPLORATION_FRACTION = 0.2
-"""Share of the steps over which ε falls, unless told otherwise."""
+"""Share of the steps over which ε falls, by default."""
 
 Builder = Callable[..., Agent]
 """`build(config, observation_space, action_space, network)`; `network` is None for the default."""
@@ -29,11 +29,11 @@ Builder = Callable[..., Agent]
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """What the registry knows of an agent."""
+    """An entry of the registry."""
 
     name: str
     title: str
-    """As a figure prints it."""
+    """The name in figures."""
     config: Any
     """Its settings, with their defaults: an instance of its settings class."""
     build: Builder
@@ -51,8 +51,8 @@ def register(name: str, *, title: str, config: Any, build: Builder) -> None:
     """Adds an agent, for the command line, the facade, sweeps and everything else.
 
     Args:
-        name: what people type, such as `"stream-ac"`.
-        title: what a figure prints.
+        name: what users type, such as `"stream-ac"`.
+        title: the name in figures.
         config: its settings with their defaults: a frozen dataclass, registered as a pytree, whose
             fields that shape the program are static, with a method `check`.
         build: makes the agent: `build(config, observation_space, action_space, network)`. It
@@ -73,7 +73,7 @@ def get(name: str) -> Entry:
 
 
 def title_of(name: str | None) -> str:
-    """The title of an agent; of one that was made by hand, or is not registered, what is known."""
+    """Returns the title of an agent, or for an agent that is not registered its name."""
     if name is None:
         return "an agent"
     return AGENTS[name].title if name in AGENTS else name
@@ -91,7 +91,7 @@ def build(name: str, config: Any, env: Any, network: Any = None) -> Agent:
 
 
 def check_fit(agent: Agent, env: Any) -> None:
-    """Raises ValueError where the agent cannot act in the environment."""
+    """Raises ValueError if the agent cannot act in the environment."""
     try:
         agent.check_spaces(env.observation_space, env.action_space)
     except ValueError as error:

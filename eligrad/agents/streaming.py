@@ -1,4 +1,4 @@
-"""What all streaming agents do alike: see normalised observations, explore, choose an action."""
+"""What all streaming agents share: normalised observations, exploration, choice of actions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NormalizedTransition(NamedTuple):
 
 
 def init_normalizer(observation: Shaped[Array, "..."]) -> tuple[Normalizer, Float[Array, "..."]]:
-    """Statistics that have seen one observation, and that observation normalised."""
+    """Returns statistics of one observation, and that observation normalised."""
     stats = normalize.update(normalize.init_stats(observation.shape), observation)
     seen = normalize.normalize(stats, observation)
     return Normalizer(stats, normalize.init_reward_scale()), seen

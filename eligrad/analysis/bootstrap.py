@@ -1,6 +1,6 @@
 """Confidence intervals by resampling: the percentile bootstrap, expanded for small samples.
 
-Each sample (the runs of one agent on one task) is drawn anew from itself, with replacement and
+Each sample (the runs of one agent on one task) is drawn again from itself, with replacement and
 apart from the others, so that every task keeps its share: the bootstrap is stratified. The interval
 lies between two quantiles of the statistic over many such draws.
 
@@ -19,9 +19,9 @@ Measured coverage of the 95 % interval, in per cent, plain → expanded, by
 | 30 | 93.3 → 94.9 | 91.5 → 92.6 | 93.2 → 94.2 | 95.0 → 95.8 | 93.2 → 94.5 | 90.6 → 91.7 |
 | 100 | 94.6 → 94.9 | 94.0 → 94.6 | 95.0 → 95.3 | 95.5 → 95.8 | not measured | not measured |
 
-P is a probability of improvement. So: from ten runs on an interval keeps its promise, unless scores
-are skewed or a probability is close to 1, where it holds less even with thirty. With five runs it
-holds a little less for a mean, and is very wide for a probability.
+P is a probability of improvement. So: from ten runs on an interval holds the truth as often as it
+says, unless scores are skewed or a probability is close to 1, where it holds less even with thirty.
+With five runs it holds a little less for a mean, and is very wide for a probability.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compares two configurations by their runs, and says in words what can be claimed.
+"""Compares two configurations by their runs, and says what they show.
 
 Runs are independent samples here, also where both sides used the same seeds: the same seed gives
 the same first steps only. On each environment Welch's t-test asks whether the means differ, and
@@ -291,7 +291,7 @@ def _warn_of_selection(name: str, runs: Table, cautions: list[str]) -> None:
         first |= runs["stage"] == 1
     if first.any():
         cautions.append(
-            f"{name} was chosen by these very runs from several configurations: its scores here "
+            f"{name} was chosen by these runs from several configurations: its scores here "
             "are partly luck and too high. Train it on fresh seeds and compare those."
         )
 

@@ -78,7 +78,7 @@ def sensitivity_curves(
     A point of a line is the best configuration with that value: mean over its runs and standard
     error. The best of many is partly luck: the figure shows where a sweep did well, not how well
     the winner would do again. All configurations are faint dots; a setting with very many values
-    has only them. Runs of different lengths have lines of their own. Without `settings`, those that
+    has only them. Runs of different lengths have separate lines. Without `settings`, those that
     vary are shown.
     """
     table = frames.configurations(runs, column)
@@ -153,8 +153,8 @@ def _draw_sensitivity(
 
 def _others(runs: Table, settings: Sequence[str]) -> str:
     """Names what else was swept, parameters of environments too: the best of it is shown."""
-    world = frames.differing(runs, frames.world_columns(runs))
-    others = sorted({*frames.differing_settings(runs), *world} - {*settings})
+    of_env = frames.differing(runs, frames.env_columns(runs))
+    others = sorted({*frames.differing_settings(runs), *of_env} - {*settings})
     return f", with the best of the other settings ({', '.join(others)})" if others else ""
 
 

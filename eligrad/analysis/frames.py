@@ -3,7 +3,7 @@
 A frame of runs has one row for each run (one configuration, one seed) and the columns `COLUMNS`.
 All others hold settings, under the setting's name, and `env_params.NAME` holds a parameter of the
 environment that was changed. A column that has several values within a configuration, such as a
-score of your own, is no setting.
+score of your own, is not a setting.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eligrad._base.errors import UnknownName
 from eligrad.runs.returns import POINTS, align, area, even_grid, final, mean
 
 if TYPE_CHECKING:
-    # pandas tells a type checker of every kind that a column might be, and none that it is.
+    # For type checkers: pandas says only what a column might be.
     Table = Any
 else:
     Table = pd.DataFrame
@@ -67,7 +67,7 @@ def setting_columns(runs: Table) -> list[str]:
     return [name for name in settings if not _varies(runs, name, within="config_hash")]
 
 
-def world_columns(runs: Table) -> list[str]:
+def env_columns(runs: Table) -> list[str]:
     """The columns of what was changed in an environment: its parameters, its limit of steps."""
     params = [name for name in map(str, runs.columns) if name.startswith(ENV_PARAMS)]
     return [*params, *(name for name in runs.columns if name == "max_episode_steps")]
@@ -77,7 +77,7 @@ def fixed_columns(runs: Table) -> list[str]:
     """The columns of all that was set for a configuration, but for agent and environment."""
     settings = setting_columns(runs)
     derived = EXPLORATION[:1] if EXPLORATION[1] in settings else ()
-    return [*(name for name in settings if name not in derived), *world_columns(runs), "steps"]
+    return [*(name for name in settings if name not in derived), *env_columns(runs), "steps"]
 
 
 def differing_settings(runs: Table) -> list[str]:
@@ -146,8 +146,8 @@ def configurations(runs: Table, column: str = "return_last") -> Table:
 def best_configurations(runs: Table, column: str = "return_last") -> Table:
     """The best configuration of each agent on each environment, by the mean score of its runs.
 
-    Chosen by these very runs, it is partly lucky: its mean is too high. Report it by fresh seeds,
-    as `eligrad two-stage` does.
+    It was chosen by these runs, so its mean is too high. Report it by fresh seeds, as
+    `eligrad two-stage` does.
 
     Args:
         runs: A frame as `load_runs` gives it. Unfinished runs are left out; runs of different

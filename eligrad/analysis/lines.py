@@ -13,9 +13,9 @@ from eligrad.analysis.frames import (
     Table,
     differing,
     differing_settings,
+    env_columns,
     fixed_columns,
     require,
-    world_columns,
 )
 from eligrad.runs.configuration import by_size, shown
 
@@ -47,7 +47,7 @@ def lines_of(runs: Table) -> list[Line]:
 
 
 def labelled(runs: Table) -> Table:
-    """`runs` with a column `label`: the agent's title, and what tells its runs apart.
+    """`runs` with a column `label`: the agent's title, and the settings in which its runs differ.
 
     Runs with one label in one environment are of one configuration, so that they may be averaged.
     A label names the settings in which the agent's runs differ, and the parameters and the limit of
@@ -55,9 +55,9 @@ def labelled(runs: Table) -> Table:
     together. It does not name what differs only from one environment to the next.
     """
     require(runs, ["agent", "title", "env", "steps", "config_hash"], "runs")
-    world = differing(runs, world_columns(runs))
+    of_env = differing(runs, env_columns(runs))
     named = {
-        agent: [*differing_settings(group), *world]
+        agent: [*differing_settings(group), *of_env]
         for agent, group in runs.groupby("agent", observed=True)
     }
     label = pd.Series(

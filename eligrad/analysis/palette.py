@@ -1,8 +1,8 @@
 """One colour and one dash for each agent, in all figures and reports.
 
-The colours are those of Okabe and Ito, which stay apart for the colour-blind; yellow is left out,
-since it fades on white. A colour stands for a learning rule: a streaming agent and the PPO agent
-with the same rule, which never share a figure, share a colour.
+The colours are those of Okabe and Ito, which colour-blind readers can distinguish; yellow is left
+out, since it is hard to see on white. A colour stands for a learning rule: a streaming agent and
+the PPO agent with the same rule, which never share a figure, share a colour.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def order(agent: str) -> tuple[int, str]:
 def styles(agents: Sequence[str]) -> list[Style]:
     """A style for each line of a figure: lines of one agent share its colour and differ in dash.
 
-    Where there is no other agent, colours tell its lines apart as well.
+    Without other agents, its lines differ in colour too.
     """
     drawn = []
     for place, agent in enumerate(agents):

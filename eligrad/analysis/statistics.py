@@ -120,7 +120,7 @@ def normalise(scores: Scores, bounds: Bounds) -> Scores:
 def bounds_of(runs: Table, column: str = "return_last") -> dict[str, tuple[float, float]]:
     """For each environment, the mean score of the worst and of the best configuration there.
 
-    Only for want of better ones, such as the scores of random actions and of a known good agent:
+    Use better ones if you have them, such as the scores of random actions and of a known agent:
     these bounds, and all that is made with them, change with the runs in the table.
     """
     require(runs, ["env", "config_hash", column], "runs")
@@ -153,7 +153,7 @@ def _samples(scores: Scores) -> list[np.ndarray]:
             raise ValueError(f"scores of {task} are of no run; one or more is accepted")
         if not np.isfinite(values).all():
             wrong = int(np.sum(~np.isfinite(values)))
-            raise ValueError(f"{wrong} of {values.size} scores of {task} are no finite numbers")
+            raise ValueError(f"{wrong} of {values.size} scores of {task} are not finite numbers")
     return list(scores.values())
 
 

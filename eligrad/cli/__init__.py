@@ -18,12 +18,12 @@ import tyro
 import eligrad
 
 COMMANDS = {
-    "train": "train an agent, or go on with a run: eligrad train qrc MinAtar/Breakout-v1",
+    "train": "train an agent, or continue a run: eligrad train qrc MinAtar/Breakout-v1",
     "sweep": "train many settings and seeds: eligrad sweep spec.toml",
     "two-stage": "sweep, choose one setting for all environments, train it on fresh seeds",
     "reproduce": "train what a figure of the paper shows: eligrad reproduce fig3 --scale smoke",
     "runs": "list, show, compare and remove runs: eligrad runs ls",
-    "report": "make one page of many runs: curves, tables, settings: eligrad report runs",
+    "report": "write one page about many runs: curves, tables, settings: eligrad report runs",
     "play": "record a video of an episode, with value, h and TD error: eligrad play RUN",
     "evaluate": "play episodes with a trained agent, and print returns: eligrad evaluate RUN",
     "watch": "live view of a running training: eligrad watch RUN",
@@ -62,9 +62,9 @@ def _refuse(message: str) -> NoReturn:
 
 
 class _Printed:
-    """Standard output that ends the program once nobody reads it: `eligrad runs ls | head`.
+    """Standard output that ends the program when its reader ends: `eligrad runs ls | head`.
 
-    Commands would take the error for one of a file, and tell of it.
+    Without it, commands would report an error of a file.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -85,7 +85,7 @@ class _Printed:
         try:
             yield
         except BrokenPipeError:
-            # What is still in the buffer is written when Python ends, and must find somebody.
+            # Python writes the rest of the buffer when it ends: to nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
             sys.exit(128 + getattr(signal, "SIGPIPE", 13))  # Windows has no such signal
 
@@ -104,7 +104,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str] | None) -> None:
-    # The options of `train` come from classes that import JAX: not before it is asked for.
+    # The options of `train` come from classes that import JAX: imported only for it.
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(
         prog="eligrad",
@@ -118,7 +118,7 @@ def _run(arguments: list[str] | None) -> None:
     parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help="what to do")
     command = parser.parse_args(arguments[:1]).command
     if command in _TRAINS and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        # Ctrl-C while nothing is at stake yet, or a second one, ends the process without ado.
+        # Ctrl-C before training starts, or a second one, ends the process at once.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if command == "demo":
         tyro.cli(Demo, prog="eligrad demo", args=arguments[1:]).run()

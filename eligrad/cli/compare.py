@@ -1,4 +1,4 @@
-"""`eligrad compare`: says what the runs of two configurations allow one to claim."""
+"""`eligrad compare`: compares two configurations by their runs, with statistical tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Conditions = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE")]
 
 @dataclasses.dataclass(frozen=True)
 class Compare:
-    """Say in words what can and what cannot be claimed of one configuration against another.
+    """Compare two configurations, and say what the runs show and what they do not.
 
     Two folders: eligrad compare runs/qrc runs/q-lambda. Out of one sweep: eligrad compare
     runs/sizes --a lam=0.8 step_size=1e-4 --b lam=0.9 step_size=1e-4.
@@ -36,7 +36,7 @@ class Compare:
     second: Annotated[Path | None, tyro.conf.Positional] = None
     """Another one; by default the same."""
     a: Conditions = ()
-    """Which runs of the first folder: columns of load_runs, such as agent=qrc lam=0.9."""
+    """Which runs of the first folder, by columns of load_runs, such as agent=qrc lam=0.9."""
     b: Conditions = ()
     """Which runs of the second folder."""
     score: Literal["return_last", "return_all", "return_area"] = "return_last"
@@ -75,13 +75,13 @@ def _load(path: Path) -> Table:
 
 
 def choose(runs: Table, conditions: Sequence[str], option: str) -> Table:
-    """The runs that meet all conditions; they are refused unless they are of one configuration.
+    """Returns the runs that meet all conditions; they must be of one configuration.
 
     Args:
         runs: A data frame as `load_runs` gives it.
         conditions: Each `NAME=VALUE`, with the name of a column. A missing value is `default`; of
             `config_hash` the beginning is enough.
-        option: What the user calls the conditions, for messages.
+        option: The name of the option, for messages.
     """
     for condition in conditions:
         name, equals, wanted = condition.partition("=")

@@ -1,4 +1,4 @@
-"""What commands say of errors and warnings."""
+"""Messages of errors and warnings in commands."""
 
 from __future__ import annotations
 

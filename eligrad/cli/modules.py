@@ -1,4 +1,4 @@
-"""Modules that people name on the command line, such as one that registers their environments."""
+"""Modules named on the command line, such as one that registers environments."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Modules = Annotated[
 
 
 def look_here() -> None:
-    """Modules in the present folder are found from now on, after those that are installed.
+    """Modules in the current folder are importable from now on, after those that are installed.
 
-    For what somebody typed or wrote down himself only: a folder of others may hold anything, also a
-    module by the name of a package that is looked for and not installed.
+    Only for modules that the user typed or wrote: a folder of other people may hold anything, even
+    a module with the name of a package that is not installed.
     """
     here = os.getcwd()
     if here not in sys.path:
@@ -28,14 +28,14 @@ def look_here() -> None:
 
 
 def import_typed(modules: Iterable[str]) -> None:
-    """Imports what was given with --import, from the present folder, too."""
+    """Imports what was given with --import, from the current folder, too."""
     for module in modules:
         look_here()
         try:
             importlib.import_module(module)
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(
-                f"--import is {module}: {error}; a module that is installed, or is in the present "
+                f"--import is {module}: {error}; a module that is installed, or is in the current "
                 "folder, is accepted",
                 name=error.name,
             ) from None

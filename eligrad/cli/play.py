@@ -1,4 +1,4 @@
-"""`eligrad play`: an episode of a trained agent as a video, with what the agent thinks of it."""
+"""`eligrad play`: a video of an episode of a trained agent, with its value, h and TD error."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from eligrad.cli.modules import Modules, import_typed
 class Play:
     """Render an episode of a trained agent to a GIF or an MP4.
 
-    Under each frame: the value estimate, h (for gradient rules) and the TD error, so that one can
-    watch credit being assigned. Nothing is learned, and the run stays as it is.
+    Under each frame: the value estimate, h (for gradient rules) and the TD error, which show
+    how credit is assigned. Nothing is learned, and the run does not change.
     """
 
     run: Annotated[Path, tyro.conf.Positional]
@@ -27,11 +27,11 @@ class Play:
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("play.gif")
     """The file to write: .gif, or .mp4 with the package imageio-ffmpeg."""
     seed: Annotated[str, tyro.conf.arg(metavar="best|N")] = "best"
-    """Which of the seeds trained acts; best: that with the highest return in its last episodes."""
+    """Which seed acts; best: the one with the highest return in its last episodes."""
     episode: int = 0
-    """Another number, another episode: what the world leaves to chance."""
+    """Seed of the episode: decides what is random in the environment."""
     max_steps: int = 500
-    """Cut the episode off after so many steps."""
+    """Cut the episode off after this many steps."""
     fps: float = 15.0
     """Frames per second, one for each step."""
     sampled: bool = False

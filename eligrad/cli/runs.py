@@ -138,7 +138,7 @@ def _remove(run: Path) -> None:
     if run.is_symlink():
         run.unlink()
         return
-    # Readers miss all of it at once, whatever happens while its files are removed.
+    # Renamed first: readers see all of it or nothing, whatever happens while it is removed.
     leaving = run.rename(run.with_name(f".{run.name}.{os.getpid()}.removed"))
     shutil.rmtree(leaving)
 
@@ -150,7 +150,7 @@ def _of_folder(path: Path) -> list[Record]:
 
 def _check_is_run(path: Path) -> None:
     if not (path / "config.json").is_file():
-        raise FileNotFoundError(f"{path} is no run: it has no config.json")
+        raise FileNotFoundError(f"{path} is not a run folder: it has no config.json")
 
 
 _COMMANDS = {"ls": _ls, "show": _show, "diff": _diff, "rm": _rm}

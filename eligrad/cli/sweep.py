@@ -21,7 +21,7 @@ class Place:
     executor: Literal["local", "ray", "slurm"] = "local"
     """Processes of this machine, a Ray cluster, or SLURM (by submitit)."""
     workers: int | None = None
-    """Jobs at once: by default one for each core as far as memory goes, or one on a GPU."""
+    """Jobs at once: by default one for each core if memory allows, or one on a GPU."""
     ray_address: str | None = None
     """Address of a Ray cluster, or auto; without it a local one is started."""
     slurm_partition: str | None = None
@@ -29,7 +29,7 @@ class Place:
     slurm_account: str | None = None
     """SLURM account."""
     slurm_timeout_min: int = 24 * 60
-    """Minutes of a batch job; one that is not done by then goes on in another."""
+    """Minutes of a batch job; one that is not done by then continues in another."""
     slurm_mem_gb: float = 4.0
     """Memory of a batch job."""
     slurm_gpus: int = 0
@@ -37,7 +37,7 @@ class Place:
     progress: bool = True
     """Whether to draw a progress bar."""
     debug: bool = False
-    """Whether to show where in the program an error arose."""
+    """Whether to show where in the program an error occurred."""
 
     def make(self, store: Path) -> Any:
         """The executor."""
@@ -148,7 +148,7 @@ class Reproduce:
         print(f"{spec.name}: {len(runs)} runs, to {store}")
         where = self.place
         if is_about_speed(self.figure) and where.workers is None:
-            # Programs that share a machine would measure each other.
+            # Programs that share a machine would slow each other down.
             where = dataclasses.replace(where, workers=1)
         report = train_runs(runs, store, where.make(store), progress=where.progress)
         words = ["reproduce", self.figure, "--scale", self.scale]
@@ -168,12 +168,12 @@ _COMMANDS: dict[str, type[Sweep | TwoStage | Reproduce]] = {
 def main(command: str, arguments: list[str]) -> int:
     """Does what the arguments say; returns the exit code."""
     given = tyro.cli(_COMMANDS[command], prog=f"eligrad {command}", args=arguments)
-    # Programs are trained in processes of their own: this one must not take an accelerator.
+    # Training runs in other processes: this one must not take an accelerator.
     import jax
 
     jax.config.update("jax_platforms", "cpu")
     if not isinstance(given, Reproduce):
-        look_here()  # for what a spec names, which whoever sweeps has written himself
+        look_here()  # for modules that the user's spec names
     try:
         return given.run()
     except (ValueError, TypeError, ImportError, OSError) as error:
@@ -184,7 +184,7 @@ def main(command: str, arguments: list[str]) -> int:
 
 
 def _tell(report: Any, words: list[str], store: Path | None, outcome: bool = True) -> int:
-    """What came of it, for people; returns the exit code: 1 where runs failed, 130 after Ctrl-C."""
+    """Prints the outcome; returns the exit code: 1 where runs failed, 130 after Ctrl-C."""
     for note in report.notes:
         print(f"note: {note}", file=sys.stderr)
     if outcome:
@@ -199,6 +199,6 @@ def _tell(report: Any, words: list[str], store: Path | None, outcome: bool = Tru
     if report.stopped_by is not None:
         extra = [] if store is None else ["--store", str(store)]
         again = shlex.join(["eligrad", *words, *extra])
-        print(f"\nstopped; {report.unfinished} runs are left. To go on:\n  {again}")
+        print(f"\nstopped; {report.unfinished} runs are left. To continue:\n  {again}")
         return 128 + report.stopped_by
     return 1 if report.failures else 0

@@ -1,4 +1,4 @@
-"""`eligrad train`: options from the config's own fields, a run folder, a table and a picture."""
+"""`eligrad train`: trains an agent, writes a run folder, prints a table of returns."""
 
 from __future__ import annotations
 
@@ -46,37 +46,37 @@ def _count(name: str) -> PrimitiveConstructorSpec[int]:
 
 
 def _needed(metavar: str) -> Any:
-    return tyro.conf.arg(metavar=metavar, help_behavior_hint="(needed, unless there is --resume)")
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint="(required without --resume)")
 
 
 @dataclasses.dataclass(frozen=True)
 class Train:
     """Train several seeds of an agent, and write a run folder with metrics, checkpoints and curve.
 
-    Agents: AGENTS. Settings and defaults below are those of the agent named (qrc, without one).
-    Ctrl-C stops after the present chunk and saves.
+    Agents: AGENTS. Settings and defaults below are those of AGENT (of qrc without one).
+    Ctrl-C stops after the current chunk and saves.
     """
 
     agent: Annotated[str, tyro.conf.Positional, _needed("AGENT")] = ""
     """Name of the agent."""
     env: Annotated[str, tyro.conf.Positional, _needed("ENV")] = ""
     """Name of the environment, such as MinAtar/Breakout-v1, gymnax/CartPole-v1 or Acrobot-v1;
-    my_module:Mine-v0 is one that a module of yours registers, also one in the present folder."""
+    my_module:Mine-v0 is one that your own module registers; it may be in the current folder."""
     settings: tyro.conf.OmitArgPrefixes[Any] = None
     steps: Annotated[int, _count("steps")] = 1_000_000
-    """Environment steps of each seed; 1e6 is understood."""
+    """Environment steps of each seed; 1e6 is accepted."""
     seeds: Annotated[int, _count("seeds")] = 8
-    """How many seeds, trained side by side."""
+    """Number of seeds, trained together."""
     seed: int = 0
-    """The first of them."""
+    """The first seed."""
     max_episode_steps: int | None = None
-    """Truncate episodes after so many steps; else as the environment does it."""
+    """Truncate episodes after this many steps; by default the limit of the environment."""
     out: Path | None = None
     """New folder for the run; by default one under runs/, named after agent, environment, time."""
     resume: Path | None = None
-    """Go on with the run in this folder: without AGENT, ENV and settings, perhaps more --steps."""
+    """Continue the run in this folder: without AGENT, ENV and settings; --steps may be larger."""
     modules: Modules = ()
-    """Import this module first: one that registers an agent or environment of yours, or that of the
+    """Import this module first: one that registers your agent or environment, or the module of the
     environment of a run that you resume and trust."""
     chunk: Annotated[int, _count("chunk")] | None = None
     """Steps between two updates of the progress bar; by default about 1000."""
@@ -97,7 +97,7 @@ class Train:
     cache: bool = True
     """Whether to keep compiled programs in ~/.cache/eligrad for the next run."""
     debug: bool = False
-    """Whether to show where in the program an error arose."""
+    """Whether to show where in the program an error occurred."""
 
 
 def _command_of(config: Any) -> type[Train]:
@@ -112,8 +112,8 @@ def _command_of(config: Any) -> type[Train]:
             bases=(settings,),
             frozen=True,
         )
-        told = "Share of the steps over which ε falls from --epsilon-start to --epsilon-end."
-        fraction = Annotated[float, tyro.conf.arg(help=told)]
+        help_text = "Share of the steps over which ε falls from --epsilon-start to --epsilon-end."
+        fraction = Annotated[float, tyro.conf.arg(help=help_text)]
         default = dataclasses.field(default=EXPLORATION_FRACTION)
         fields.append(("exploration_fraction", fraction, default))
     own = dataclasses.field(default_factory=lambda: settings(**vars(config)))
@@ -133,7 +133,7 @@ def parse(arguments: list[str]) -> Train:
     assumed = next((word for word in arguments if word in AGENTS), "qrc")
     command = _cli(arguments, _defaults(assumed))
     if not command.env:
-        raise ValueError("an agent and an environment are needed: qrc MinAtar/Breakout-v1, say")
+        raise ValueError("an agent and an environment are needed, such as qrc MinAtar/Breakout-v1")
     registry.get(command.agent)
     return command if command.agent == assumed else _cli(arguments, _defaults(command.agent))
 
@@ -148,8 +148,8 @@ def _parse_resume(arguments: list[str], run: Path) -> Train:
     plan = plan_in_file(RunFolder.open(run).config["plan"], run / "config.json")
     if plan.agent is None or plan.env is None:
         raise ValueError(
-            f"{run} was trained from Python with an agent or environment made by hand: go on with "
-            "it by eligrad.training.resume(run, agent=…, env=…)"
+            f"{run} was trained from Python with a custom agent or environment: continue "
+            "it with eligrad.training.resume(run, agent=…, env=…)"
         )
     options: dict[str, Any] = {}
     explored = getattr(plan.settings, "exploration_steps", None)
@@ -213,7 +213,7 @@ def main(arguments: list[str]) -> int:
         with warnings.catch_warnings():
             if not debug:
                 warnings.showwarning = _say
-                # JAX shows the whole way to an error in an environment's callback; we, the error.
+                # JAX logs the traceback of an error in a callback; the message is enough.
                 logging.getLogger("jax._src.callback").setLevel(logging.CRITICAL)
             finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
             finder.add_argument("--import", action="append", default=[], dest="modules")
@@ -228,7 +228,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _say(message: Warning | str, *_: object) -> None:
-    """A warning as people read it, without the line of the program that gave it."""
+    """Prints a warning without the line of the program that gave it."""
     print(f"eligrad train: {message}", file=sys.stderr)
 
 
@@ -255,7 +255,7 @@ def _run(command: Train) -> int:
         print(_report(folder))
         if stop.step < command.steps:
             print(
-                f"\nstopped at step {stop.step:,} of {command.steps:,}; to go on:\n  "
+                f"\nstopped at step {stop.step:,} of {command.steps:,}; to continue:\n  "
                 f"{_go_on(command, folder)}"
             )
         return 128 + stop.signal_number
@@ -265,12 +265,12 @@ def _run(command: Train) -> int:
         print(f"eligrad train: {error}", file=sys.stderr)
         elsewhere = isinstance(error, (FileExistsError, RunInUseError))
         if not elsewhere and (folder / "config.json").is_file():
-            print("to go on from the last checkpoint, once that is mended:", file=sys.stderr)
+            print("to continue from the last checkpoint, once the cause is fixed:", file=sys.stderr)
             print(f"  {_go_on(command, folder)}", file=sys.stderr)
         return 2
     finally:
         if folder not in (command.resume, command.out):
-            # Ours, if nothing came of it; with something in it it stays.
+            # Removed if it is empty.
             with contextlib.suppress(OSError):
                 folder.rmdir()
                 folder.parent.rmdir()
@@ -281,7 +281,7 @@ def _run(command: Train) -> int:
 def _go_on(command: Train, folder: Path) -> str:
     """The command that resumes a run."""
     module = module_of(command.env)
-    # A file may not have it imported; who types this may.
+    # Only what the user types is imported, not what a file names.
     trusted = [] if module is None else ["--import", module]
     return shlex.join(["eligrad", "train", "--resume", str(folder), *trusted])
 
@@ -318,7 +318,7 @@ def _callbacks(command: Train) -> list[EvaluateEvery]:
 
 
 def _make_default_folder(command: Train) -> Path:
-    """A folder under runs/ that is this command's alone, although others begin in this second."""
+    """Makes a new folder under runs/, also if other commands start in the same second."""
     time = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     env = command.env.replace("/", "-").replace(":", "-")
     for n in itertools.count(1):
@@ -326,11 +326,11 @@ def _make_default_folder(command: Train) -> Path:
         with contextlib.suppress(FileExistsError):
             folder.mkdir(parents=True)
             return folder
-    raise AssertionError("numbers do not end")
+    raise AssertionError("unreachable")
 
 
 def _report(folder: Path) -> str:
-    """The table, the speed, and where everything is."""
+    """Returns the table of returns, the speed, and the paths of the results."""
     summary = RunFolder(folder).summary
     rate = summary["steps_per_second"]
     lines = [

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from eligrad.runs.metrics import Tables
 
 RECENT = 20
-"""Chunks that the speed is taken over."""
+"""Chunks over which the speed is measured."""
 WIDEST, ROWS = 72, 9
 """Columns and rows of the curve, where the terminal has room for them."""
 
@@ -42,7 +42,7 @@ class Watch:
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder."""
     once: bool = False
-    """Print the present state and end; this is also done if the output is no terminal."""
+    """Print the current state once and end; the default if the output is not a terminal."""
     every: float = 2.0
     """Seconds between two updates of the view."""
 
@@ -60,11 +60,11 @@ def _watch(command: Watch) -> int:
     if not command.every > 0:
         raise ValueError(f"--every is {command.every}; a number above 0 is accepted")
     if not (command.run / "config.json").is_file():
-        raise FileNotFoundError(f"{command.run} is no run: it has no config.json")
+        raise FileNotFoundError(f"{command.run} is not a run folder: it has no config.json")
     live = sys.stdout.isatty() and not command.once
     view, drawn = None, 0
     while True:
-        # Files come, go and are replaced meanwhile: the next update finds what this one missed.
+        # Files are replaced meanwhile: the next update finds what this one missed.
         try:
             view = read(command.run)
         except (OSError, ValueError):
@@ -87,7 +87,7 @@ def _watch(command: Watch) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class View:
-    """What the files of a run say at one time."""
+    """The state of a run, read from its files."""
 
     plan: Plan
     tables: Tables
@@ -100,7 +100,7 @@ class View:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more is to come."""
+        """Whether the run has ended."""
         return self.state != "training"
 
 
@@ -113,7 +113,7 @@ def read(run: Path) -> View:
         # As the file has it: the agent may be registered in the process that trains it only.
         plan = Plan(**folder.config["plan"])
     except TypeError as error:
-        raise DamagedFileError(f"{run / 'config.json'} makes no sense: {error}") from error
+        raise DamagedFileError(f"{run / 'config.json'} is not valid: {error}") from error
     # A run writes episodes before the chunk that they belong to. So all episodes up to the last
     # chunk that is there now can be read, however long it takes; later ones are for the next view.
     parts = folder.parts("chunks")
@@ -136,11 +136,11 @@ def _state(folder: RunFolder, plan: Plan) -> str:
 
 
 def describe(view: View, now: float, columns: int, rows: int) -> list[str]:
-    """The view as lines of at most so many columns; the curve has the rows that text leaves it."""
+    """Returns the view as lines of at most `columns` characters; the curve fills the rest."""
     from eligrad.agents.registry import title_of
 
     plan, count = view.plan, len(view.plan.seeds)
-    head = f"{title_of(plan.agent)} on {plan.env or 'an environment made by hand'}"
+    head = f"{title_of(plan.agent)} on {plan.env or 'a custom environment'}"
     head += f", {count} seeds" if count > 1 else f", seed {plan.seeds[0]}"
     above = [f"{head}: {view.state}", *_progress(view, now, columns), "", _heading(view)]
     below = ["", _metrics(view), _divergence(view)]
@@ -167,7 +167,7 @@ def _progress(view: View, now: float, columns: int) -> list[str]:
         return [*lines, first]
     first = np.asarray(chunks["run"]) == 0
     seconds, rates = (np.asarray(chunks[name])[first] for name in ("seconds", "steps_per_second"))
-    # The first chunk is compiling for the most part.
+    # The first chunk is mostly compiling.
     recent = slice(max(1, len(rates) - RECENT) if len(rates) > 1 else 0, None)
     rate = float(np.average(rates[recent], weights=seconds[recent]))
     age = max(0.0, now - view.written)

@@ -1,4 +1,4 @@
-"""JAX made ready for training: compiled programs kept between runs, and all cores at work."""
+"""Prepares JAX for training: compiled programs are kept between runs, all cores are used."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def keep_compiled_programs() -> None:
 def device_for_each_run(runs: int) -> None:
     """Lets JAX see the CPU as one device for each run, so that runs share its cores.
 
-    To be called before JAX is first used; afterwards its devices stay as they are. Whoever counts
-    them himself, by `--xla_force_host_platform_device_count` in `XLA_FLAGS` or JAX_NUM_CPU_DEVICES,
-    is left alone.
+    Call it before JAX is first used: it has no effect later. It changes nothing if the number of
+    devices is set by `--xla_force_host_platform_device_count` in `XLA_FLAGS` or by
+    JAX_NUM_CPU_DEVICES.
     """
     counted = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if not counted and jax.config.values["jax_num_cpu_devices"] < 0:

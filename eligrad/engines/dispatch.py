@@ -1,4 +1,4 @@
-"""One call of an agent whose environment is not in JAX: learn from what came, then choose.
+"""One call of an agent whose environment is not in JAX: learn from a transition, then act.
 
 The streaming engine acts and learns within one step of its scan. An agent that waits for the
 environment in between does the same in the other order: it learns from step t and chooses for
@@ -85,7 +85,7 @@ class Dispatch:
     def choose(
         self, agent: StreamingAgent, packed: list[Array], act_key: UInt32[Array, " words"]
     ) -> tuple[list[Array], Array]:
-        """The action of a step, in the observation that the agent has before it."""
+        """Returns the action of a step, in the current observation."""
         state, action = agent.act(self.unpack(packed), jax.random.wrap_key_data(act_key))
         return self.pack(state), action
 
@@ -97,7 +97,7 @@ class Dispatch:
         next_act_key: UInt32[Array, " words"],
         transition: Transition,
     ) -> tuple[list[Array], Array, Float[Array, " metrics"]]:
-        """Learns from what the action of a step led to, and chooses that of the next step.
+        """Learns from the transition of a step, and chooses the action of the next step.
 
         Returns the state, the action and the metrics, in one array in the order of `metrics`.
         """

@@ -1,4 +1,4 @@
-"""What training needs of an engine, and which one an agent and an environment call for."""
+"""The engine protocol, and which engine an agent and an environment need."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eligrad.runs.config import env_seeds
 
 @runtime_checkable
 class Engine(Protocol):
-    """What training needs of an engine.
+    """The engine protocol.
 
     `stream.Runs` and `host.HostRuns` learn from each step, `rollout.Rollouts` and
     `host_rollout.HostRollouts` from rollouts; `multiprocess.Multiprocess` is any of these two in
@@ -27,7 +27,7 @@ class Engine(Protocol):
 
     count: int
     state: Any
-    """A pytree, and all that a checkpoint holds."""
+    """A pytree with all that a checkpoint holds."""
 
     @property
     def fault_step(self) -> Any:
@@ -35,11 +35,11 @@ class Engine(Protocol):
         ...
 
     def advance(self, steps: int) -> Record:
-        """Moves all runs on; returns records of shape [runs, steps]."""
+        """Advances all runs; returns records of shape [runs, steps]."""
         ...
 
     def close(self) -> None:
-        """Frees what the engine holds."""
+        """Frees processes, simulators and memory."""
         ...
 
 
@@ -52,7 +52,7 @@ def make_engine(
         agent: one agent, or a batch of settings with a value for each run.
         env: the environment.
         params: the numbers of a JAX environment.
-        seeds: one for each run; environments get seeds of their own from them.
+        seeds: one for each run; the seeds of the environments are derived from them.
     """
     of_agents, of_envs = np.asarray(seeds, np.int64), env_seeds(seeds)
     learns_from_rollouts = isinstance(agent, RolloutAgent)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 
 class Record(NamedTuple):
-    """What every step leaves behind for the host, [runs, steps].
+    """The record of every step for the host, [runs, steps].
 
     With several environments, step t of environment e is at t · num_envs + e.
     """
@@ -36,7 +36,7 @@ def count_step(
     reward: Float[Array, "..."],
     ended: Bool[Array, "..."],
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Return and length with one more step, and those to go on from: 0 after an end."""
+    """Returns return and length after one more step, and those to continue from: 0 after an end."""
     total, length = episode_return + reward, episode_length + 1
     return (total, length), (jnp.where(ended, 0.0, total), jnp.where(ended, 0, length))
 
@@ -47,7 +47,7 @@ def count_steps(
     reward: Float[np.ndarray, "time copies"],
     ended: Bool[np.ndarray, "time copies"],
 ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """The same along many steps of many copies: [time, copies], and [copies] to go on from."""
+    """The same for many steps of many copies: [time, copies], and [copies] to continue from."""
     total, on_return = _sums(reward, ended, episode_return)
     length, on_length = _sums(np.ones(ended.shape, np.int32), ended, episode_length)
     return (total, length), (on_return, on_length)
@@ -58,7 +58,7 @@ def _sums(
     ended: Bool[np.ndarray, "time copies"],
     begun: Shaped[np.ndarray, "copies"],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sums along each episode, and those of the episodes that go on."""
+    """Sums along each episode, and those of the episodes that have not ended."""
     sums, left = np.empty_like(numbers), np.zeros_like(begun)
     for copy in range(len(begun)):
         column, out = numbers[:, copy].copy(), sums[:, copy]

@@ -1,4 +1,4 @@
-"""Errors of environments and of memory, in words for users."""
+"""Errors of environments and of memory, with messages for users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class OutOfMemory(RuntimeError):
 
 
 class Diverged(RuntimeError):
-    """A policy gives actions that are no numbers."""
+    """A policy returns actions that are not finite."""
 
 
 def step_failed(
@@ -25,9 +25,9 @@ def step_failed(
     """The error to raise where a step of the environments raised `error`."""
     if np.issubdtype(action.dtype, np.floating) and not np.isfinite(action).all():
         return Diverged(
-            f"the policy gives the action {action[~np.isfinite(action).all(axis=-1)][0]} in "
+            f"the policy returns the action {action[~np.isfinite(action).all(axis=-1)][0]} in "
             f"{env.name!r} at step {step:,}: it has diverged (a smaller actor_step_size, or a "
-            "max_gradient_norm, may keep it from that)"
+            "max_gradient_norm, may prevent that)"
         )
     if isinstance(error, MemoryError):
         return _out_of_memory(error, f"at step {step:,} of {env.name!r}")
@@ -39,9 +39,9 @@ def chunk_failed(error: Exception, env_name: str, steps: tuple[int, int]) -> Run
     where = f"in steps {steps[0]:,} to {steps[1]:,} of {env_name!r}"
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
         return _out_of_memory(error, where)
-    # A callback of the environment, most likely: its own error ends the account of XLA's.
-    *_, told = str(error).strip().splitlines() or [repr(error)]
-    return EnvironmentFault(f"the program failed {where}: {told}")
+    # Most likely a callback of the environment: its error is the last line of XLA's message.
+    *_, last = str(error).strip().splitlines() or [repr(error)]
+    return EnvironmentFault(f"the program failed {where}: {last}")
 
 
 def _out_of_memory(error: Exception, where: str) -> OutOfMemory:

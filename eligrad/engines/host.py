@@ -25,7 +25,7 @@ from eligrad.envs.host import HostEnvironment, HostTransition
 
 
 class HostState(NamedTuple):
-    """All runs at one moment, whichever engine moves them on."""
+    """The state of all runs, the same for both host engines."""
 
     agent: Any
     agent_key: PRNGKeyArray
@@ -35,11 +35,19 @@ class HostState(NamedTuple):
     episode_length: np.ndarray
     fault_step: np.ndarray
     simulators: bytes = b""
-    """Empty if they do not tell their state."""
+    """Empty if their state cannot be read."""
 
 
 class HostRuns(HostEngine):
-    """Many runs of one agent in copies of one environment, advanced together."""
+    """Many runs of one agent in copies of one environment, advanced together.
+
+    Args:
+        agents: one agent, or a batch of settings: a pytree whose numeric leaves have a leading axis
+            with one entry for each run.
+        env: the environment.
+        agent_seeds: one for each run; they decide the agents' random numbers.
+        env_seeds: one for each run; they decide the environments' random numbers.
+    """
 
     def __init__(
         self,
@@ -64,7 +72,7 @@ class HostRuns(HostEngine):
         self._observe = jit(for_each_run(dispatch.observe, runs), donate_argnums=1)
 
     def advance(self, steps: int) -> Record:
-        """Moves all runs on; returns records of shape [runs, steps]."""
+        """Advances all runs; returns records of shape [runs, steps]."""
         agent, keys, number, episode_return, length, fault, _ = self._state
         blocks = KeyBlocks(keys)
         first = int(number[0]) + 1
@@ -106,14 +114,14 @@ class HostRuns(HostEngine):
         return Record(ended.T, episodes[0].T, episodes[1].T, named)
 
     def _step(self, action: np.ndarray, step: int) -> HostTransition:
-        """What the environments answer; an error says in which step."""
+        """Steps the environments; an error says in which step."""
         try:
             return self._copies.step(action)
         except Exception as error:
             raise step_failed(error, self.env, action, step) from error
 
     def interrupt(self, env_seeds: np.ndarray) -> None:
-        """Begins new episodes in new simulators; what was under way counts as truncated."""
+        """Starts new episodes in new simulators; unfinished ones count as truncated."""
         observation = jnp.asarray(self._copies.reset([int(seed) for seed in env_seeds]))
         agent = jax.jit(jax.vmap(lambda agent, state, obs: agent.interrupt(state, obs)))(
             self.agents, self._state.agent, observation
@@ -143,7 +151,7 @@ def first_state(
 
 
 def all_rows_finite(observations: np.ndarray) -> np.ndarray:
-    """Whether every number of a row is one, for each row; integers are."""
+    """Whether all numbers of each row are finite; integers are."""
     if not np.issubdtype(observations.dtype, np.floating):
         return np.ones(len(observations), bool)
     return np.all(np.isfinite(observations.reshape(len(observations), -1)), axis=1)

@@ -1,7 +1,7 @@
 """What `ActorCritic.normalize` does, for all runs at once and in NumPy's double precision.
 
-Between two steps of a simulator a call of a compiled program is dear (see `host_program`), and
-doubles need none of the care that float32 statistics take. Observations and rewards are one row
+Between two steps of a simulator a call of a compiled program is expensive (see `numpy_program`),
+and doubles need no compensated sums as float32 does. Observations and rewards are one row
 here: the last entry is the reward, and its statistics are those of its discounted trace.
 """
 
@@ -44,7 +44,7 @@ class HostNormalizer:
         self._copies = self._row.reshape(runs * envs, size + 1)
 
     def normalize(self, reached: HostTransition, row: _Rows) -> _Rows | None:
-        """Takes in what the copies answered, and writes what to act on and the reward to `row`.
+        """Updates the statistics with a transition, and writes observation and reward to `row`.
 
         Where an episode ended, returns the same with the observations that the actions led to.
         """
@@ -88,7 +88,7 @@ class HostNormalizer:
         return np.sqrt(variance)[:, None]
 
     def _write(self, out: _Rows, reward: np.ndarray, deviation: np.ndarray) -> None:
-        """The row within its limits; rewards are not centred. What is no number stays none."""
+        """The row within its limits; rewards are not centred. NaN stays NaN."""
         row = self._row - self._mean[:, None]
         row[..., -1] = reward.reshape(row.shape[:2])
         row /= deviation

@@ -30,7 +30,15 @@ from eligrad.envs.host import HostEnvironment, HostTransition
 
 
 class HostRollouts(HostEngine):
-    """Many runs of one agent in copies of one environment, a rollout at a time."""
+    """Many runs of one agent in copies of one environment, a rollout at a time.
+
+    Args:
+        agents: one agent, or a batch of settings: a pytree whose numeric leaves have a leading axis
+            with one entry for each run.
+        env: the environment.
+        agent_seeds: one for each run; they decide the agents' random numbers.
+        env_seeds: one for each run; they decide the environments' random numbers.
+    """
 
     def __init__(
         self,
@@ -71,7 +79,7 @@ class HostRollouts(HostEngine):
         return agent.noise(act_key, (self._time, self._envs)), learn_key
 
     def advance(self, steps: int) -> Record:
-        """Moves all runs on by whole rollouts; returns records of shape [runs, steps]."""
+        """Advances all runs by whole rollouts; returns records of shape [runs, steps]."""
         records = [self._advance() for _ in range(steps // self._rollout)]
         ended, returns, lengths, metrics = zip(*records, strict=True)
         named = {name: np.stack([each[name] for each in metrics], 1) for name in metrics[0]}
@@ -109,7 +117,7 @@ class HostRollouts(HostEngine):
         reward = np.empty((self._time, self.count * self._envs))
         terminated, truncated = np.empty((2, *reward.shape), bool)
         actions = []
-        with np.errstate(all="ignore"):  # whatever is no number is found in the end
+        with np.errstate(all="ignore"):  # NaN is found at the end
             for t in range(self._time):
                 action, sent = policy(normalizer.observations(rows[t]), noise[:, t])
                 actions.append(action)
@@ -146,10 +154,11 @@ class HostRollouts(HostEngine):
         return _runs_first(numbers.reshape(self._time, self.count, self._envs))
 
     def _step(self, action: np.ndarray, time: int) -> HostTransition:
-        """What the environments answer; an error says in which step.
+        """Steps the environments; an error says in which step.
 
-        A policy that has diverged gives actions that are no numbers, which simulators refuse. While
-        other runs are well it idles instead, and its run is known by its diagnostics.
+        A policy that has diverged returns actions that are not finite, which simulators refuse.
+        While other runs are finite, it sends another action instead; its metrics show the
+        divergence.
         """
         try:
             try:
@@ -190,7 +199,7 @@ class HostRollouts(HostEngine):
         return Record(*by_run, metrics={})
 
     def interrupt(self, env_seeds: np.ndarray) -> None:
-        """Begins new episodes in new simulators; what was under way counts as truncated."""
+        """Starts new episodes in new simulators; unfinished ones count as truncated."""
         observation = jnp.asarray(self._reset(env_seeds))
         agent = jax.jit(for_each_run(lambda agent, *rest: agent.interrupt(*rest), here()))(
             self.agents, self._state.agent, observation
@@ -207,14 +216,14 @@ class Collected(NamedTuple):
 
     normalizer: Any
     observation: np.ndarray
-    """The present one, normalised: [runs, envs, …]."""
+    """The current one, normalised: [runs, envs, …]."""
     rollout: Rollout
     reward: np.ndarray
     """As the environments gave it, [time, runs · envs]."""
     ended: np.ndarray
     """Whether the episode did, one way or the other, [time, runs · envs]."""
     fault_step: np.ndarray
-    """The time, from 1 on, at which each run was first given what is no number, or -1."""
+    """The time, from 1 on, at which each run first got a number that is not finite, or -1."""
 
 
 Act = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -251,7 +260,7 @@ def _learn(
     rollout: Rollout,
     key: PRNGKeyArray,
 ) -> tuple[Any, Any]:
-    """One update, and what was perceived since the last."""
+    """One update, with the statistics since the last one."""
     state = state._replace(normalizer=normalizer, observation=observation)
     return agent.learn(state, rollout, key)
 

@@ -1,7 +1,7 @@
 """One engine in several processes, each with some of the runs.
 
 Simulators outside JAX keep one core busy; several processes keep all of them busy. A run is the
-same, bit for bit, whichever process it is in. Each process makes its own engine, so that what makes
+same, bit for bit, in every process. Each process makes its own engine, so that what makes
 it must be picklable.
 """
 
@@ -30,7 +30,7 @@ from eligrad.engines.stream import spread
 
 
 class WorkerDied(RuntimeError):
-    """A process that trained some of the runs is gone, killed perhaps for want of memory."""
+    """A process that trained some of the runs has died, perhaps from lack of memory."""
 
 
 class Multiprocess(HostEngine):
@@ -47,7 +47,7 @@ class Multiprocess(HostEngine):
         """Starts the processes.
 
         Args:
-            make: from the places of some runs to their engine; called in each process.
+            make: from the indices of some runs to their engine; called in each process.
             count: how many runs there are.
             processes: how many share them.
             agent: the agent of all runs, for the structure of their state.
@@ -103,25 +103,25 @@ class Multiprocess(HostEngine):
         return self._ask("obstacle")[0]
 
     def advance(self, steps: int) -> Record:
-        """Moves all runs on, all processes at once; returns records of shape [runs, steps]."""
+        """Advances all runs, all processes at once; returns records of shape [runs, steps]."""
         records, faults = zip(*self._ask("advance", steps), strict=True)
         self._faults = np.concatenate(faults)
         return jax.tree.map(lambda *each: np.concatenate(each), *records)
 
     def interrupt(self, env_seeds: np.ndarray) -> None:
-        """Begins new episodes in new simulators; what was under way counts as truncated."""
+        """Starts new episodes in new simulators; unfinished ones count as truncated."""
         self._ask("interrupt", [env_seeds[share] for share in self._shares])
 
     def close(self) -> None:
         """Ends all processes."""
         for member, pipe in self._members:
-            pipe.close()  # which is how a member knows that it is no longer needed
+            pipe.close()  # a closed pipe ends the process
             member.join(timeout=10)
             if member.is_alive():
                 member.kill()
 
     def _ask(self, request: str, argument: Any = None) -> list[Any]:
-        """Has all members do the same, and waits for all of them; a list has a part for each."""
+        """Sends a call to all processes and waits for them; a list has a part for each."""
         for place, (_, pipe) in enumerate(self._members):
             own = argument[place] if isinstance(argument, list) else argument
             _guarded(pipe.send, (request, own))
@@ -137,13 +137,13 @@ def _guarded(call: Any, *arguments: Any) -> Any:
         return call(*arguments)
     except (EOFError, OSError) as error:
         raise WorkerDied(
-            "a process that trains some of the runs is gone; it may have been killed for want of "
+            "a process that trains some of the runs has died; it may have been killed for lack of "
             "memory (fewer processes need less)"
         ) from error
 
 
 def _jax_settings() -> dict[str, Any]:
-    """What a process must be told, since it begins with the defaults."""
+    """Settings of JAX and the system that a new process does not inherit."""
     names = (
         "jax_compilation_cache_dir",
         "jax_compilation_cache_max_size",

@@ -1,6 +1,6 @@
 """One agent on one real stream: no environment object, one call for each observation.
 
-For a robot, a socket or a sensor: whatever hands over an observation and waits for an action::
+For a robot, a socket or a sensor that sends an observation and waits for an action::
 
     agent = Online(QLambda(config, network), seed=0)
     action = agent.observe(first_observation)
@@ -8,7 +8,7 @@ For a robot, a socket or a sensor: whatever hands over an observation and waits 
         observation, reward, terminated, truncated = device(action)
         action = agent.observe(observation, reward, terminated, truncated)
 
-After an end the action returned is None, and the next call hands over the first observation of
+After an end the action returned is None, and the next call passes the first observation of
 the next episode. Memory is constant: nothing is kept but the state, and `save` writes just that.
 """
 
@@ -33,7 +33,7 @@ from eligrad.runs import checkpoint
 
 
 class Online:
-    """An agent that learns as it goes, one observation at a time."""
+    """An agent that learns from one observation at a time."""
 
     def __init__(self, agent: Any, *, seed: int = 0) -> None:
         if not isinstance(agent, StreamingAgent):
@@ -88,15 +88,15 @@ class Online:
         terminated: bool | np.bool_ = False,
         truncated: bool | np.bool_ = False,
     ) -> int | None:
-        """Learns from what the last action led to, and returns the next action.
+        """Learns from the transition of the last action, and returns the next action.
 
         Args:
             observation: What is observed now, of the same shape and dtype at each call.
             reward: The reward of the last action. It must be given, also where it is 0, except
                 with the first observation of an episode, which no action led to.
             terminated: Whether the last action ended the episode.
-            truncated: Whether the episode was cut off after the last action; it counts as going
-                on from `observation`.
+            truncated: Whether the episode was cut off after the last action; it is
+                bootstrapped from `observation`.
 
         Returns:
             The action, or None where the episode ended.
@@ -135,7 +135,7 @@ class Online:
         return self._learn(transition)
 
     def save(self, path: Path | str) -> None:
-        """Writes everything the agent is to one file; `load` goes on from there."""
+        """Writes the whole agent to one file; `load` continues from there."""
         if self.state is None:
             raise ValueError("the agent has seen no observation yet: there is nothing to save")
         header = {
@@ -152,8 +152,8 @@ class Online:
     def load(cls, path: Path | str, agent: Any) -> Online:
         """The agent that was saved, if `agent` has the settings and network it was saved with.
 
-        If the stream went on meanwhile, hand the next observation over as the first of a new
-        episode: call `interrupt` with it in place of `observe`.
+        If the stream has continued since, call `interrupt` with the next observation in place of
+        `observe`: it is the first one of a new episode.
         """
         header = checkpoint.read_header(Path(path))
         if header.get("kind") != "online":
@@ -180,7 +180,7 @@ class Online:
         return online
 
     def interrupt(self, observation: Any) -> int:
-        """Goes on in a new episode, of which this is the first observation; returns an action."""
+        """Continues in a new episode, whose first observation this is; returns an action."""
         if self._packed is None or self._ending is not None:
             action = self.observe(observation)  # nothing is under way: an ordinary beginning
             assert action is not None
@@ -212,9 +212,9 @@ class Online:
     def _replace_state(self, program: Any, arguments: tuple[Any, ...], steps: int) -> list[Any]:
         """Calls a program that uses up the state and returns the next one, and what else it does.
 
-        Ctrl-C at any moment leaves a whole agent behind, which can be saved: Python hears signals
-        between its own instructions, and there is none between this call and the keeping of what
-        it returned.
+        After Ctrl-C at any moment the agent is complete and can be saved: Python handles signals
+        between its own instructions, and there is none between this call and the assignment of
+        its result.
         """
         returned: collections.deque[Any] = collections.deque()
         others: list[Any] = []

@@ -35,7 +35,7 @@ class RolloutState(NamedTuple):
     episode_length: Int[Array, " envs"]
     fault_step: Int[Array, ""]
     """First step at which an environment gave a number that is not finite, counted from 1; 0 if
-    its very first observation had one, -1 if all is well."""
+    its very first observation had one, -1 if there is none."""
 
 
 def rollout_keys(agent_key: PRNGKeyArray, number: Int[Array, ""]) -> Shaped[Array, "2"]:
@@ -46,7 +46,7 @@ def rollout_keys(agent_key: PRNGKeyArray, number: Int[Array, ""]) -> Shaped[Arra
 def begin(
     agent: RolloutAgent, env: Environment, params: Any, agent_seed: Array, env_seed: Array
 ) -> Any:
-    """A run before its first rollout; agent and environments have seeds of their own."""
+    """A run before its first rollout; agent and environments have separate seeds."""
     agent_key, env_key = jax.random.key(agent_seed), jax.random.key(env_seed)
     envs = agent.config.num_envs
     reset_keys = jax.random.split(jax.random.fold_in(env_key, 0), envs)
@@ -66,7 +66,7 @@ def begin(
 def advance(
     agent: RolloutAgent, env: Environment, params: Any, state: RolloutState, rollouts: int
 ) -> tuple[RolloutState, Record]:
-    """So many rollouts of one run, each with its update."""
+    """Advances one run by `rollouts` rollouts, each with its update."""
 
     def one(state: RolloutState, _: None) -> tuple[RolloutState, Record]:
         number = state.step // agent.config.rollout + 1
@@ -87,7 +87,7 @@ def _collect(
     envs = agent.config.num_envs
     time = agent.config.rollout // envs
     noise = agent.noise(key, (time, envs))
-    # The noise has a key of its own, and so may share its number with the environments.
+    # The noise has a separate key, so its number may be that of the environments.
     env_key = jax.random.fold_in(state.env_key, state.step + 1)
     env_keys = jax.random.split(env_key, (time, envs))
 
@@ -112,7 +112,7 @@ def _collect(
         )
         sound = all_finite(reached.reward) & all_finite(reached.next_observation)
         sound &= all_finite(reached.observation)
-        # An environment is not to blame for what it makes of an action that is not finite.
+        # After an action that is not finite, the fault is not the environment's.
         sound |= ~all_finite(sent)
         number = state.step + envs
         row = Rollout(
@@ -140,8 +140,13 @@ def _collect(
 class Rollouts(DeviceEngine):
     """Many runs of one agent in one JAX environment, a rollout at a time.
 
-    `agents` is one agent or a batch of settings: a pytree whose numeric leaves have a leading axis
-    of the length of `agent_seeds`.
+    Args:
+        agents: one agent, or a batch of settings: a pytree whose numeric leaves have a leading axis
+            with one entry for each run.
+        env: the environment.
+        params: its numbers: one set, or a batch with one entry for each run.
+        agent_seeds: one for each run; they decide the agents' random numbers.
+        env_seeds: one for each run; they decide the environments' random numbers.
     """
 
     def __init__(
@@ -168,7 +173,7 @@ class Rollouts(DeviceEngine):
         )(agents, params, state)
 
     def advance(self, steps: int) -> Record:
-        """Moves all runs on by whole rollouts; returns records of shape [runs, steps]."""
+        """Advances all runs by whole rollouts; returns records of shape [runs, steps]."""
         rollouts = steps // self._rollout
         self._state, records = self._advance(*self._settings, self._state, rollouts)
         return self._shares.drop(records)

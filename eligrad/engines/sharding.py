@@ -1,7 +1,7 @@
-"""Runs shared out over the devices at hand.
+"""Runs sharded over the available devices.
 
-All devices have as many runs, as one program wants it. Where they do not come out even the last
-run is repeated; what comes of the repetitions is dropped, and a checkpoint knows nothing of them.
+One program needs the same number of runs on each device. If the runs cannot be divided evenly, the
+last one is repeated; results of the repetitions are dropped, and checkpoints do not hold them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jaxtyping import Array, PyTree
 
 
 class Shares:
-    """A leading axis of runs, shared out over the local devices."""
+    """A leading axis of runs, sharded over the local devices."""
 
     def __init__(self, count: int) -> None:
         devices = jax.local_devices()
@@ -36,7 +36,7 @@ class Shares:
         return jax.tree.map(lambda leaf: jax.device_put(leaf[self._rows], self.sharding), tree)
 
     def drop(self, tree: PyTree) -> PyTree:
-        """The runs without repetitions, on the first device: they would not come out even."""
+        """The runs without repetitions, on the first device."""
         if self._even:
             return tree
         return jax.tree.map(lambda leaf: jax.device_put(leaf, self._first)[: self._count], tree)
@@ -52,7 +52,7 @@ def share_out(count: int, devices: int) -> tuple[int, int]:
 
 
 class DeviceEngine:
-    """What the engines have in common whose environments are in JAX."""
+    """Base of the engines whose environments are in JAX."""
 
     count: int
     agents: Any
@@ -66,7 +66,7 @@ class DeviceEngine:
     def _begin(
         self, begin: Callable[..., Any], agent_seeds: np.ndarray, env_seeds: np.ndarray
     ) -> None:
-        """Shares the runs out and begins each: `begin(agent, params, agent_seed, env_seed)`."""
+        """Shards the runs and starts each: `begin(agent, params, agent_seed, env_seed)`."""
         self._shares = Shares(self.count)
         self._settings = self._shares.fill((self.agents, self.params))
         seeds = self._shares.fill((jnp.asarray(agent_seeds), jnp.asarray(env_seeds)))
@@ -88,7 +88,7 @@ class DeviceEngine:
         return self._shares.drop(self._state.fault_step)
 
     def close(self) -> None:
-        """Nothing to free here; there for engines that have."""
+        """Frees nothing: this engine holds neither processes nor simulators."""
 
 
 def for_each_run(

@@ -1,7 +1,7 @@
 """Simulators outside JAX as one leaf of an engine's state, so that checkpoints hold them.
 
-The leaf is `bytes`, which a checkpoint stores whatever their length. It is empty where a simulator
-does not tell its state; a restored run then goes on in a new episode.
+The leaf is `bytes`, which a checkpoint stores whatever their length. It is empty where the state of
+a simulator cannot be read; a restored run then continues in a new episode.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Simulators:
 
     @property
     def packed(self) -> bytes:
-        """The state of all copies, found once for each moment; empty if it cannot be told."""
+        """The state of all copies, read once for each step; empty if it cannot be read."""
         if self._packed is None:
             self._packed = _pack(self._copies.snapshot() or [])
         return self._packed
@@ -76,10 +76,10 @@ def join(packs: Sequence[bytes]) -> bytes:
 
 
 class HostEngine(ABC):
-    """What the engines have in common whose environments are outside JAX.
+    """Base of the engines whose environments are outside JAX.
 
     Setting `state` puts the simulators into theirs, too. If it has none of them, call `interrupt`
-    then: the runs go on in new episodes.
+    then: the runs continue in new episodes.
     """
 
     _copies: Simulators
@@ -103,7 +103,7 @@ class HostEngine(ABC):
 
     @abstractmethod
     def interrupt(self, env_seeds: np.ndarray) -> None:
-        """Begins new episodes in new simulators; what was under way counts as truncated."""
+        """Starts new episodes in new simulators; unfinished ones count as truncated."""
 
     @property
     def obstacle(self) -> str:

@@ -1,6 +1,6 @@
 """The streaming engine: environment and agent in one compiled scan, any number of them at once.
 
-A run is one agent in one environment. `begin` makes a run and `advance` moves it on by a number of
+A run is one agent in one environment. `begin` makes a run and `advance` takes a number of
 steps. All runs are one program, sharded over the devices at hand; they may differ in seed, settings
 and the environment's numbers. Every random number of step t comes from `fold_in(key, t)`, so that
 chunks of any size give the same run.
@@ -25,7 +25,7 @@ from eligrad.envs import core
 
 
 class StreamState(NamedTuple):
-    """One run at one moment: all of it, so that a saved state goes on as if nothing happened."""
+    """The whole state of one run: training continues from a saved one as if it never stopped."""
 
     agent: Any
     env: Any
@@ -37,13 +37,13 @@ class StreamState(NamedTuple):
     episode_length: Int[Array, ""]
     fault_step: Int[Array, ""]
     """First step at which the environment gave a number that is not finite, counted from 1; 0 if
-    its very first observation had one, -1 if all is well."""
+    its very first observation had one, -1 if there is none."""
 
 
 def begin(
     agent: StreamingAgent, env: core.Environment, params: Any, agent_seed: Array, env_seed: Array
 ) -> StreamState:
-    """A run before its first step; agent and environment have seeds of their own."""
+    """A run before its first step; agent and environment have separate seeds."""
     # Step numbers are folded into the keys from 1 on; 0 is the beginning.
     agent_key, env_key = jax.random.key(agent_seed), jax.random.key(env_seed)
     env_state, observation = env.reset(jax.random.fold_in(env_key, 0), params)
@@ -110,7 +110,7 @@ def play(
 ) -> core.Transition:
     """One step of an environment, without the state at an episode's end: training needs none."""
     reached = core.step_autoreset(env, key, state, action, params)
-    # The barrier keeps the compiler from playing the game again wherever its outcome is read; and
+    # The barrier keeps the compiler from stepping again in each place that reads the result; and
     # keeps all that goes through it.
     return jax.lax.optimization_barrier(reached._replace(next_state=None))
 
@@ -154,7 +154,7 @@ def _step(
 
 
 def all_finite(observation: Array) -> Bool[Array, ""]:
-    """Whether every number is one; integers are."""
+    """Whether all numbers are finite; integers are."""
     if not jnp.issubdtype(observation.dtype, jnp.floating):
         return jnp.ones((), bool)
     return jnp.all(jnp.isfinite(observation))
@@ -163,8 +163,13 @@ def all_finite(observation: Array) -> Bool[Array, ""]:
 class Runs(DeviceEngine):
     """Many runs of one agent in one environment, advanced together.
 
-    `agents` is one agent or a batch of settings: a pytree whose numeric leaves have a leading axis
-    of the length of `agent_seeds`.
+    Args:
+        agents: one agent, or a batch of settings: a pytree whose numeric leaves have a leading axis
+            with one entry for each run.
+        env: the environment.
+        params: its numbers: one set, or a batch with one entry for each run.
+        agent_seeds: one for each run; they decide the agents' random numbers.
+        env_seeds: one for each run; they decide the environments' random numbers.
     """
 
     def __init__(
@@ -195,7 +200,7 @@ class Runs(DeviceEngine):
         )(agents, params, state)
 
     def advance(self, steps: int) -> Record:
-        """Moves all runs on; returns records of shape [runs, steps]."""
+        """Advances all runs; returns records of shape [runs, steps]."""
         self._state, records = self._advance(*self._settings, self._state, steps)
         return self._shares.drop(records)
 

@@ -1,4 +1,4 @@
-"""Files that show frames one after the other, of any environment: GIF and MP4."""
+"""Writes frames of any environment as GIF or MP4."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def save_gif(
 ) -> None:
     """Writes an endless animation of RGB frames. GIF keeps time in hundredths of a second.
 
-    Frames that come one by one may be images with a palette of their own, which is kept.
+    Frames that come one by one may be images with a palette, which is kept.
     """
     first, others = _split(frames, fps)
     duration = max(10 * round(100 / fps), 10)
@@ -56,7 +56,7 @@ def import_ffmpeg() -> ModuleType:
 
 
 def _split(frames: Iterable[Any], fps: float) -> tuple[Any, Iterator[Any]]:
-    """The first frame and the others, once all of it is found to make sense."""
+    """Returns the first frame and the others, after checks of the arguments."""
     if fps <= 0:
         raise ValueError(f"fps is {fps}; a positive number of frames per second is accepted")
     others = iter(frames)

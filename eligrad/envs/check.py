@@ -1,4 +1,4 @@
-"""`check_env`: what is wrong with an environment of your own, in plain words."""
+"""`check_env`: finds what is wrong with an environment, and says how to correct it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBERS = "biuf"
 
 
 class InvalidEnvironmentError(ValueError):
-    """An environment breaks the protocol; `problems` lists how, each with what to do about it."""
+    """An environment breaks the protocol; `problems` lists how, and how to correct it."""
 
     def __init__(self, name: str, problems: list[str]) -> None:
         self.name = name
@@ -34,10 +34,16 @@ class InvalidEnvironmentError(ValueError):
 def check_env(env: Any, params: Any = None, *, seed: int = 0, steps: int = 200) -> None:
     """Raises `InvalidEnvironmentError`, with all problems found, if `env` breaks the protocol.
 
-    First the description is read (spaces, parameters, the shapes and types that `reset`, `step`
-    and `restart` give); if that is sound, a few copies are played at random for `steps` steps,
-    compiled and not, alone and under `vmap`. What only shows later, or only with better actions, is
-    not found. `params` are `env.default_params()` unless given.
+    First it reads the description: spaces, parameters, the shapes and dtypes that `reset`, `step`
+    and `restart` return. If that is right, it takes random actions in a few copies, compiled and
+    not, alone and under `vmap`. Problems that appear only later, or only with better actions, are
+    not found.
+
+    Args:
+        env: the environment.
+        params: its numbers; by default `env.default_params()`.
+        seed: decides the random actions.
+        steps: how many of them each copy takes.
     """
     attributes = Attributes(env)
     problems = _check_description(env)
@@ -89,7 +95,7 @@ def _check_space(attribute: str, space: Any) -> list[str]:
         ]
     problems = []
     if np.dtype(space.dtype).kind not in _NUMBERS:
-        problems.append(f"{attribute} has dtype {space.dtype}, which is no number type")
+        problems.append(f"{attribute} has dtype {space.dtype}, which is not a type of numbers")
     elif not np.all(np.asarray(space.low) <= np.asarray(space.high)):
         problems.append(
             f"{attribute} has low {space.low} and high {space.high}; low may not exceed high, and "
@@ -99,11 +105,11 @@ def _check_space(attribute: str, space: Any) -> list[str]:
 
 
 def _check_params(env: Any, params: Any) -> tuple[Any, list[str]]:
-    """The parameters, and what about them could not be vmapped over."""
+    """Returns the parameters, and the problems of those that `jax.vmap` cannot run over."""
     if params is None:
         try:
             params = env.default_params()
-        except Exception as error:  # a stranger's code may raise anything
+        except Exception as error:  # other people's code may raise anything
             return None, [f"default_params() raised {first_line(error)}"]
     problems = []
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
@@ -203,7 +209,7 @@ def _check_array(what: str, value: Any, space: Space) -> list[str]:
 
 
 def _check_same(method: str, state: Any, first: Any) -> list[str]:
-    """A state that a scan can carry keeps its structure, shapes and dtypes."""
+    """Problems of a state whose structure, shapes or dtypes differ from those of `reset`."""
     why = "a compiled loop carries the state, which must always look like reset's"
     ours, theirs = jax.tree.structure(state), jax.tree.structure(first)
     if ours != theirs:
@@ -235,7 +241,7 @@ def _traced(problems: list[str], call: str, function: Callable[..., Any], *argum
 
     try:
         jax.eval_shape(record, *arguments)
-    except Exception as error:  # a stranger's code may raise anything
+    except Exception as error:  # other people's code may raise anything
         problems.append(explain(f"{call} cannot be compiled", error))
         return None
     return result

@@ -1,4 +1,4 @@
-"""The part of `check_env` that plays: values in range, randomness by key alone, clean ends."""
+"""The part of `check_env` that takes steps: values, randomness, ends of episodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eligrad.envs.spaces import Discrete, Space
 
 _COPIES = 4
 _SAMPLE = 16
-"""How many ends of episodes are looked at closely."""
+"""How many ends of episodes are checked in detail."""
 _FAR = 1e6
 _PURITY = (
     "Its only randomness may be jax.random with the given key; Python's or NumPy's random numbers, "
@@ -66,7 +66,7 @@ class Attributes:
 
 
 def check_behaviour(env: Environment, params: Any, *, seed: int, steps: int) -> list[str]:
-    """Problems that only show when an environment with sound signatures is run."""
+    """Returns the problems that appear only when the environment is run."""
     key = jax.random.key(seed)
     return (
         _check_pure(env, params, key)
@@ -94,7 +94,7 @@ def _check_pure(env: Environment, params: Any, key: PRNGKeyArray) -> list[str]:
         first, second = once(key, action, params), once(key, action, params)
         fresh = compiled()(key, action, params)
         plain = each_method_once(key, action, params)
-    except Exception as error:  # a stranger's code may raise anything
+    except Exception as error:  # other people's code may raise anything
         return [explain("it failed when it was run", error)]
     for other, exact, how in (
         (second, True, "the same compiled function, called twice with the same key"),
@@ -121,7 +121,7 @@ def _check_vmapped_params(env: Environment, params: Any) -> list[str]:
     two = jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf)] * 2), params)
     try:
         jax.eval_shape(jax.vmap(begin_and_step), two)
-    except Exception as error:  # a stranger's code may raise anything
+    except Exception as error:  # other people's code may raise anything
         return [explain("it fails under jax.vmap over its parameters", error)]
     return []
 
@@ -129,7 +129,7 @@ def _check_vmapped_params(env: Environment, params: Any) -> list[str]:
 def _check_play(env: Environment, params: Any, key: PRNGKeyArray, steps: int) -> list[str]:
     try:
         played = _play(env, params, key, steps)
-    except Exception as error:  # a stranger's code may raise anything
+    except Exception as error:  # other people's code may raise anything
         return [explain("it fails in a compiled loop over copies (jax.vmap, jax.lax.scan)", error)]
     problems = _outside(env.observation_space, "after reset", played.first_observation[:, None])
     problems += _outside(env.observation_space, "after random steps", played.observation)
@@ -185,7 +185,7 @@ def _begins_again(env: Environment, params: Any, played: Played) -> bool:
     ended = played.ended
     ends, others = (tuple(np.argwhere(which)[:_SAMPLE].T) for which in (ended, ~ended))
     if not ended.any() or ended.all():
-        return False  # one-step episodes: there is no telling
+        return False  # one-step episodes: it cannot be seen
     where = tuple(np.concatenate(pair) for pair in zip(ends, others, strict=True))
     # A step that resets does so with its own key, or with one of those that it splits into.
     keys = played.keys[where]
@@ -214,7 +214,7 @@ def _is_key(leaf: Any) -> bool:
 
 
 def random_action(space: Space, key: PRNGKeyArray) -> Array:
-    """An action drawn evenly from the space."""
+    """Draws an action uniformly from the space."""
     if isinstance(space, Discrete):
         return jax.random.randint(key, (), 0, space.n, jnp.int32)
     dtype = np.dtype(space.dtype)
@@ -225,7 +225,7 @@ def random_action(space: Space, key: PRNGKeyArray) -> Array:
         )
         return jax.random.randint(key, space.shape, low, high + 1).astype(dtype)
     low, high = (np.asarray(bound, np.float64) for bound in (space.low, space.high))
-    # Nobody acts at infinity: a bound that far out is replaced by a place near the origin.
+    # An infinite bound is replaced by a number near 0.
     near_low = np.where(low < -_FAR, np.minimum(high, 0.0) - 10.0, low)
     near_high = np.where(high > _FAR, np.maximum(low, 0.0) + 10.0, high)
     low, high = (np.broadcast_to(b, space.shape).astype(dtype) for b in (near_low, near_high))
@@ -244,7 +244,9 @@ def _outside(space: Space, when: str, observations: np.ndarray) -> list[str]:
     lowest, highest = (np.broadcast_to(b, space.shape)[tuple(place)] for b in (low, high))
     at = "" if when == "after reset" else f" (step {step + 1} of random play)"
     hint = (
-        ". NaN often comes of 0 / 0 or of the root of a negative number" if value != value else ""
+        ". NaN often comes from 0 / 0 or from the root of a negative number"
+        if value != value
+        else ""
     )
     return [
         f"the observation {when} was {value}{where}{at}; observation_space allows {lowest} to "

@@ -10,9 +10,9 @@ An environment of your own needs two spaces and two methods::
         def reset(self, key, params): ...              # -> state, observation
         def step(self, key, state, action, params): ...  # -> Step
 
-`step` describes one transition and nothing else: it never starts the next episode. That is
-`step_autoreset`'s work, which keeps the real final observation, so that a truncated episode can
-be bootstrapped from the state in which it really ended.
+`step` describes one transition and nothing else: it never starts the next episode. `step_autoreset`
+does that. It keeps the real final observation, so that a truncated episode can be bootstrapped from
+the state in which it really ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ State = TypeVar("State")
 
 
 class Step(NamedTuple):
-    """One transition, as the environment's own `step` reports it."""
+    """One transition, as the environment's `step` returns it."""
 
     state: Any
     observation: Shaped[Array, "..."]
@@ -48,7 +48,7 @@ class Transition(NamedTuple):
 
     state: Any
     observation: Shaped[Array, "..."]
-    """What to act on next: after an end, the first observation of the next episode."""
+    """The observation to act on next: after an end, the first one of the next episode."""
     reward: Float[Array, ""]
     terminated: Bool[Array, ""]
     truncated: Bool[Array, ""]
@@ -70,11 +70,18 @@ class Environment(Generic[State]):
         return ()
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[State, Shaped[Array, "..."]]:
-        """Begins an episode: its first state and observation."""
+        """Starts an episode; returns its first state and observation."""
         raise NotImplementedError(f"{type(self).__name__} must define reset(key, params)")
 
     def step(self, key: PRNGKeyArray, state: State, action: Array, params: Any) -> Step:
-        """Takes `action` in `state`. Must not begin a new episode."""
+        """Takes `action` in `state`. Must not start a new episode.
+
+        Args:
+            key: for all that is random in the step.
+            state: as `reset`, `restart` or the step before returned it.
+            action: one of `action_space`.
+            params: the numbers of the environment, like `default_params()`.
+        """
         raise NotImplementedError(
             f"{type(self).__name__} must define step(key, state, action, params)"
         )
@@ -82,9 +89,9 @@ class Environment(Generic[State]):
     def restart(
         self, key: PRNGKeyArray, state: State, params: Any
     ) -> tuple[State, Shaped[Array, "..."]]:
-        """Begins the episode after the one that ended in `state`.
+        """Starts the episode after the one that ended in `state`.
 
-        The same as `reset`, unless something of the old state survives an episode's end.
+        The same as `reset`, unless a part of the old state is kept for the next episode.
         """
         del state
         return self.reset(key, params)
@@ -92,18 +99,24 @@ class Environment(Generic[State]):
     def step_autoreset(
         self, key: PRNGKeyArray, state: State, action: Array, params: Any
     ) -> Transition:
-        """Takes one step and, where it ended the episode, begins the next one.
+        """Takes one step; if it ends the episode, starts the next one.
 
-        Redefine it only to do the same faster, and let `follow` put the two together.
+        Redefine it only to do the same faster, and join the two with `follow`.
+
+        Args:
+            key: for all that is random in the step and in the start.
+            state: as `reset` or the step before returned it.
+            action: one of `action_space`.
+            params: the numbers of the environment, like `default_params()`.
         """
         step_key, restart_key = jax.random.split(key)
         stepped = self.step(step_key, state, action, params)
         return follow(stepped, self.restart(restart_key, stepped.state, params))
 
     def render(self, state: State, params: Any) -> np.ndarray | Array | None:
-        """A picture of a state for `eligrad play`: uint8 of shape (height, width, 3).
+        """Returns a picture of a state for `eligrad play`: uint8 [height, width, 3], or None.
 
-        None, where there is none. Called outside compiled programs, with arrays as they are.
+        It is not called inside compiled programs: arrays have their values.
         """
         del state, params
         return None
@@ -113,23 +126,30 @@ class Environment(Generic[State]):
 
 
 def select(condition: Bool[Array, ""], on_true: PyTree, on_false: PyTree) -> PyTree:
-    """One of two equal-shaped pytrees, by a traced scalar."""
+    """Returns one of two pytrees of equal shapes, chosen by a traced scalar."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), on_true, on_false)
 
 
 def step_autoreset(
     env: Environment, key: PRNGKeyArray, state: Any, action: Array, params: Any
 ) -> Transition:
-    """Takes one step and, where it ended the episode, begins the next one.
+    """Takes one step; if it ends the episode, starts the next one.
 
-    Raises ValueError or TypeError for an action that is none of the environment's.
+    Raises ValueError or TypeError for an action that is not in the action space.
+
+    Args:
+        env: the environment.
+        key: for all that is random in the step and in the start.
+        state: as `reset` or the step before returned it.
+        action: one of `action_space`.
+        params: the numbers of the environment, like `env.default_params()`.
     """
     check_action(env, action)
     return env.step_autoreset(key, state, action, params)
 
 
 def check_action(env: Environment, action: Array) -> None:
-    """Refuses an action of another kind, shape or, where its value is known, range."""
+    """Raises an error for an action of the wrong dtype, shape or (if it has a value) range."""
     space = env.action_space
     if action.shape != tuple(space.shape):
         raise ValueError(
@@ -147,7 +167,7 @@ def check_action(env: Environment, action: Array) -> None:
 
 
 def follow(stepped: Step, fresh: tuple[Any, Shaped[Array, "..."]]) -> Transition:
-    """A step in a stream of episodes: `fresh`, the next one's beginning, follows an end."""
+    """Joins a step and `fresh`, the start of the next episode, which is used after an end."""
     ended = stepped.terminated | stepped.truncated
     state, observation = select(ended, fresh, (stepped.state, stepped.observation))
     return Transition(

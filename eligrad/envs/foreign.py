@@ -1,4 +1,4 @@
-"""JAX code of others, traced under JAX's default rules whatever the caller's own are."""
+"""Traces JAX code of other libraries under JAX's default promotion rules."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ import jax
 
 @contextlib.contextmanager
 def lenient_promotion() -> Iterator[None]:
-    """Lets other people's environments mix dtypes and ranks, also where the user forbids it."""
+    """Lets environments of other libraries mix dtypes and ranks, even if the user forbids it."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield

@@ -1,7 +1,7 @@
-"""Environments that run on the host, outside JAX: what the engines may expect of them.
+"""Environments that run on the host, outside JAX: their protocol.
 
-A `HostEnvironment` is a recipe: it knows its spaces and opens any number of copies, which are
-then stepped together::
+A `HostEnvironment` knows its spaces and opens any number of copies, which are then stepped
+together::
 
     with env.open(4) as copies:
         observation = copies.reset(seeds=[0, 1, 2, 3])
@@ -28,7 +28,7 @@ class HostTransition(NamedTuple):
     """One transition of each copy. The arrays are never written again: JAX may share them."""
 
     observation: Shaped[np.ndarray, "copies ..."]
-    """What to act on next: after an end, the first observation of the next episode."""
+    """The observation to act on next: after an end, the first one of the next episode."""
     reward: Float64[np.ndarray, "copies"]
     terminated: Bool[np.ndarray, "copies"]
     truncated: Bool[np.ndarray, "copies"]
@@ -41,7 +41,7 @@ class HostCopies(ABC):
 
     num_copies: int
     obstacle: str | None = None
-    """What the last `snapshot` failed on, in words; None if it did not."""
+    """Why the last `snapshot` failed; None if it did not."""
 
     @abstractmethod
     def reset(self, seeds: Sequence[int]) -> Shaped[np.ndarray, "copies ..."]:
@@ -55,7 +55,7 @@ class HostCopies(ABC):
     def snapshot(self) -> list[bytes] | None:
         """The whole state of each copy, or None where the simulator cannot give it.
 
-        The bytes are data: to restore them executes nothing, whoever they come from.
+        The bytes are data: restoring them executes no code, whoever wrote them.
         """
 
     @abstractmethod
@@ -83,7 +83,7 @@ class HostCopies(ABC):
 
 
 class HostEnvironment(ABC):
-    """The recipe of an environment outside JAX."""
+    """An environment outside JAX, which opens copies of itself."""
 
     name: str
     observation_space: Space

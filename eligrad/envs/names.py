@@ -23,6 +23,6 @@ def import_module_of(env: str) -> None:
             raise  # one that the module itself needs
         raise ModuleNotFoundError(
             f"{env!r} asks for the module {module!r}, and there is no {error.name!r} to import: "
-            "install its package, or say by PYTHONPATH where it is",
+            "install its package, or add its folder to PYTHONPATH",
             name=error.name,
         ) from None

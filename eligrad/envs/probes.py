@@ -1,7 +1,7 @@
 """Probes: tiny environments, each solved only if one thing works.
 
-An agent that fails on a real task tells nothing about why. These tell: run them in the order of
-`PROBES`, and the first one that fails names the broken part. Each knows its exact answers.
+When an agent fails on a real task, it is hard to see why. Run these in the order of `PROBES`: the
+first one that fails shows which part does not work. Each has exact answers.
 """
 
 from __future__ import annotations
@@ -200,8 +200,8 @@ class Trace(_OneHot[Int32[Array, ""]]):
     """The first action picks one of two corridors; its end, `length` steps later, pays 1 or -1.
 
     Is credit carried over a delay? Begun with values of zero, one-step TD moves a value back by
-    one place per walk through a corridor, so `length` episodes teach it nothing whatever about the
-    first action. With a trace, two episodes do.
+    one place per walk through a corridor, so `length` episodes teach it nothing about the
+    first action. With a trace, two episodes are enough.
     """
 
     name = "Probe/Trace-v0"
@@ -287,7 +287,7 @@ class Truncation(_OneHot[RingState]):
 
 
 class TownState(NamedTuple):
-    """Where the walker is (a place of `OffPolicy`; 4 is out of town), and whence it came."""
+    """The place (of `OffPolicy`; 4 is the end), and the place where the walk started."""
 
     place: Int32[Array, ""]
     came_from_a: Bool[Array, ""]
@@ -296,7 +296,7 @@ class TownState(NamedTuple):
 class OffPolicy(_OneHot[TownState]):
     """Are traces cut where the agent strays from the greedy policy?
 
-    From A or B (drawn by lot) action 0 earns 1/2 and ends; action 1 leads to the junction. There
+    From A or B (drawn at random) action 0 earns 1/2 and ends; action 1 leads to the junction. There
     action 1 earns 1 and ends; action 0 strays into the detour, which costs 3 for who came from A
     and earns 3 for who came from B: 0 on average, and junction and detour look the same for both.
     For any gamma above 1/2 the best way is to go (value gamma) and not to stray. An agent that
@@ -319,7 +319,7 @@ class OffPolicy(_OneHot[TownState]):
         return TownState(place, from_a), self._observe(place)
 
     def step(self, key: PRNGKeyArray, state: TownState, action: Array, params: Any) -> Step:
-        """Stays or goes; strays or arrives; bears the consequences."""
+        """One step from A or B, from the junction, or from the detour."""
         at_start = state.place < self.JUNCTION
         at_junction = state.place == self.JUNCTION
         onward = jnp.where(at_start, action == 1, at_junction & (action == 0))

@@ -68,7 +68,7 @@ def make(
         return _made(name, _adapters[suite], rest, **timed, **options)
     if suite in _own_suites:
         raise UnknownName("environment", name, _registered)
-    purpose = f"{name!r}, which is none of eligrad's own{did_you_mean(name, _registered)},"
+    purpose = f"{name!r}, which is not one of eligrad's own{did_you_mean(name, _registered)},"
     import_optional("gymnasium", extra="gymnasium", purpose=purpose)
     try:
         return _made(name, _adapters["gymnasium"], name, **timed, **options)
@@ -77,7 +77,7 @@ def make(
 
 
 def register(name: str, entry_point: EntryPoint) -> None:
-    """Gives a name to an environment of your own.
+    """Registers an environment under a name.
 
     `entry_point` is a class or function that returns an `Environment` (or a `HostEnvironment`, for
     instance `lambda: GymnasiumEnvironment(MyEnv)`), or a string `"package.module:Class"`, which is
@@ -131,7 +131,7 @@ def _limited(
 
 
 def as_environment(env: Any, max_episode_steps: int | None = None) -> Environment | HostEnvironment:
-    """The environment of a name, or of a Gymnasium class; one that is made already is passed on."""
+    """Returns the environment of a name or a Gymnasium class; an environment as it is."""
     if isinstance(env, str):
         return make(env, max_episode_steps=max_episode_steps)
     if isinstance(env, type) and issubclass(env, Environment | HostEnvironment):
@@ -140,7 +140,7 @@ def as_environment(env: Any, max_episode_steps: int | None = None) -> Environmen
         if not callable(env):
             raise TypeError(
                 f"env is {env!r}; a name, an environment of eligrad, or a Gymnasium class or a "
-                "function that makes one is accepted: every seed has a copy of its own"
+                "function that makes one is accepted: every seed has its own copy"
             )
         from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 
@@ -148,17 +148,17 @@ def as_environment(env: Any, max_episode_steps: int | None = None) -> Environmen
         return GymnasiumEnvironment(builder, max_episode_steps=max_episode_steps)
     if max_episode_steps is not None:
         raise ValueError(
-            f"max_episode_steps is {max_episode_steps}, but {env!r} is made already: it is for "
+            f"max_episode_steps is {max_episode_steps}, but {env!r} exists already: it is for "
             "environments given by name (eligrad.envs.make takes it)"
         )
     return env
 
 
 def change_params(env: Environment | HostEnvironment, changes: dict[str, Any]) -> Any:
-    """The numbers of a JAX environment with some of them changed, by their path; checked."""
+    """Returns the parameters of a JAX environment with some of them changed."""
     if isinstance(env, HostEnvironment):
         if changes:
-            raise ValueError(f"env_params are {changes}, but {env.name!r} is no JAX environment")
+            raise ValueError(f"env_params are {changes}, but {env.name!r} is not a JAX environment")
         return ()
     leaves, structure = jax.tree_util.tree_flatten_with_path(env.default_params())
     named = {jax.tree_util.keystr(p, simple=True, separator="/"): leaf for p, leaf in leaves}
@@ -172,7 +172,7 @@ def change_params(env: Environment | HostEnvironment, changes: dict[str, Any]) -
 
 
 def plain_params(changes: dict[str, Any] | None) -> dict[str, Any]:
-    """Changed numbers of an environment as a file can hold them; what it cannot hold is refused."""
+    """Returns changed parameters as JSON values; raises ValueError for what is none."""
     plain = {name: np.asarray(value).tolist() for name, value in (changes or {}).items()}
     for name, value in plain.items():
         try:
@@ -185,7 +185,7 @@ def plain_params(changes: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _check_observations(env: Environment, params: Any) -> None:
-    """Refuses an environment whose observations do not have the shape that it promises."""
+    """Raises ValueError if observations do not have the shape of `observation_space`."""
     key = jax.eval_shape(jax.random.key, 0)
     state, first = jax.eval_shape(env.reset, key, params)
     action = jax.ShapeDtypeStruct(env.action_space.shape, env.action_space.dtype)

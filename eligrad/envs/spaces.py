@@ -1,4 +1,4 @@
-"""What observations and actions look like: a box of numbers, or one of n choices."""
+"""Spaces of observations and actions: a box of numbers, or one of n choices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environments around environments."""
+"""Wrappers: environments around environments."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class TimeLimit(Environment[TimeLimitState]):
         return self.env.default_params()
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[TimeLimitState, Shaped[Array, "..."]]:
-        """Begins an episode and its clock."""
+        """Starts an episode and its step count."""
         return _wound_up(self.env.reset(key, params))
 
     def restart(
         self, key: PRNGKeyArray, state: TimeLimitState, params: Any
     ) -> tuple[TimeLimitState, Shaped[Array, "..."]]:
-        """Begins the next episode as the inner environment does, and its clock."""
+        """Starts the next episode as the inner environment does, and its step count."""
         return _wound_up(self.env.restart(key, state.inner, params))
 
     def step(self, key: PRNGKeyArray, state: TimeLimitState, action: Array, params: Any) -> Step:

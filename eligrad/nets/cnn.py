@@ -22,7 +22,7 @@ from eligrad.nets.layers import (
 
 
 class Window(NamedTuple):
-    """What one convolution looks at: how many filters, how large, how far apart."""
+    """The filters of one convolution: how many, their size, their stride."""
 
     filters: int
     size: int
@@ -38,6 +38,14 @@ class CNN(eqx.Module):
 
     All leaves are float32 arrays, so the network is its own tree of parameters. Observations of any
     dtype (bool, uint8) are converted to that of the weights, not rescaled.
+
+    Args:
+        observation_shape: (height, width, channels).
+        outputs: numbers that the network returns.
+        windows: the filters of each convolution.
+        hidden: units of the dense hidden layer.
+        sparsity: share of each unit's incoming weights that start at 0.
+        key: for the random weights.
     """
 
     convolutions: tuple[Affine, ...]
@@ -98,7 +106,14 @@ class CNN(eqx.Module):
 
 
 class MinAtarCNN(CNN):
-    """The network of every MinAtar agent: 16 filters of 3 × 3, then 128 units."""
+    """The network of every MinAtar agent: 16 filters of 3 × 3, then 128 units.
+
+    Args:
+        observation_shape: (height, width, channels).
+        outputs: numbers that the network returns.
+        sparsity: share of each unit's incoming weights that start at 0.
+        key: for the random weights.
+    """
 
     def __init__(
         self,
@@ -119,7 +134,16 @@ class MinAtarCNN(CNN):
 
 
 class AtariCNN(CNN):
-    """The same scheme at Atari's size: 32 of 8 × 8 / 4, 64 of 4 × 4 / 2, 64 of 3 × 3, 512 units."""
+    """A larger one for Atari: three convolutions, then 512 units.
+
+    The filters are 32 of 8 × 8 with stride 4, 64 of 4 × 4 with stride 2, and 64 of 3 × 3.
+
+    Args:
+        observation_shape: (height, width, channels).
+        outputs: numbers that the network returns.
+        sparsity: share of each unit's incoming weights that start at 0.
+        key: for the random weights.
+    """
 
     def __init__(
         self,

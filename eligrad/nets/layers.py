@@ -1,4 +1,4 @@
-"""The pieces that the networks share."""
+"""Layers that the networks share."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def patches(
     """All `size` × `size` windows of an image, each flattened in the order row, column, channel.
 
     `patches(x) @ filters` is a convolution without padding. Written so, it stays a (batched) matrix
-    product when every agent of a `vmap` has filters of its own, where a convolution becomes a
+    product when every agent of a `vmap` has its own filters, where a convolution becomes a
     grouped one; and its reverse pass for a single sample is faster too.
     """
     height, width, channels = image.shape

@@ -21,6 +21,16 @@ class MLP(eqx.Module):
 
     `tanh_mlp` and `streaming_mlp` make the two usual ones. All leaves are float32 arrays, so the
     network is its own tree of parameters.
+
+    Args:
+        inputs: entries of an observation.
+        outputs: numbers that the network returns.
+        hidden: units of each hidden layer.
+        activation: function between the layers.
+        normalize: whether `layer_norm` comes before each activation.
+        init: makes the weights of the hidden layers.
+        output_init: makes the weights of the last layer.
+        key: for the random weights.
     """
 
     layers: tuple[Affine, ...]
@@ -85,7 +95,15 @@ def tanh_mlp(
     output_gain: Number,
     key: PRNGKeyArray,
 ) -> MLP:
-    """PPO's networks: tanh, orthogonal weights of gain sqrt 2, and of `output_gain` in the head."""
+    """Makes a network of PPO: tanh layers with orthogonal weights of gain sqrt 2.
+
+    Args:
+        inputs: entries of an observation.
+        outputs: numbers that the network returns.
+        hidden: units of each hidden layer.
+        output_gain: gain of the last layer's weights.
+        key: for the random weights.
+    """
     return MLP(
         inputs,
         outputs,
@@ -106,7 +124,15 @@ def streaming_mlp(
     sparsity: Number,
     key: PRNGKeyArray,
 ) -> MLP:
-    """Streaming agents' networks: sparse weights, `layer_norm`, leaky ReLUs of slope 0.01."""
+    """Makes a network of the streaming agents: sparse weights, `layer_norm`, leaky ReLUs.
+
+    Args:
+        inputs: entries of an observation.
+        outputs: numbers that the network returns.
+        hidden: units of each hidden layer.
+        sparsity: share of each unit's incoming weights that start at 0.
+        key: for the random weights.
+    """
     init = functools.partial(sparse_uniform, sparsity=sparsity)
     return MLP(
         inputs,

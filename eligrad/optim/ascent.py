@@ -1,4 +1,4 @@
-"""Which way is up: optax descends along gradients, this library's rules say where to go."""
+"""The change of sign between rules, whose updates are added, and optax, which descends."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def ascend(optimizer: optax.GradientTransformation) -> optax.GradientTransformat
         updates, state = optimizer.update(delta_w, state, params)  # 0.1 * delta_w
         params = optax.apply_updates(params, updates)              # params + 0.1 * delta_w
 
-    `td_error`, `trace` and `grad_output` may be passed to `update`: an optimiser without use for
-    them never sees them.
+    `td_error`, `trace` and `grad_output` may be passed to `update`: an optimiser that does
+    not take them does not get them.
     """
     descend = optax.with_extra_args_support(optimizer)
 

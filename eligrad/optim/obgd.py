@@ -70,8 +70,8 @@ def adaptive_obgd(
 
     Args:
         learning_rate: the step size α.
-        kappa: how cautious the bound is.
-        beta2: how much of the mean square survives a step.
+        kappa: a larger one makes smaller steps.
+        beta2: how much of the mean square is kept in a step.
         eps: added under the root.
     """
     _check_kappa(kappa)
@@ -139,7 +139,7 @@ def scalar_dtype(tree: PyTree) -> Any:
 
 
 def check_trace(optimizer: str, trace: PyTree) -> None:
-    """Refuses to go on without a trace, as of a rule that keeps none."""
+    """Raises ValueError if there is no trace."""
     if trace is None:
         raise ValueError(
             f"trace is None; {optimizer} needs the eligibility trace of the parameters"

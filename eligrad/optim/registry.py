@@ -1,4 +1,4 @@
-"""All optimisers by name; one line here gives a new one the whole battery of tests."""
+"""All optimisers by name; one with a line here is tested by all tests of optimisers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Settings(NamedTuple):
 
     step_size: Number
     kappa: Number
-    """How cautious ObGD is."""
+    """κ of ObGD: a larger one makes smaller steps."""
     trace_decay: Number
     """γ λ, by which the traces fade in one step."""
 

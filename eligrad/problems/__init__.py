@@ -1,4 +1,4 @@
-"""Finite problems with exact answers: the ground truth for rules, and a first look at them.
+"""Finite problems with exact answers, to test rules and to see how they differ.
 
 Why TD diverges off-policy and gradient TD does not, in a few lines::
 

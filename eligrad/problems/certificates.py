@@ -71,7 +71,7 @@ class Stability:
 
     @property
     def stable(self) -> bool:
-        """Whether all errors die out; those of a mode at rest do not."""
+        """Whether all errors vanish; those of a mode with rate 0 do not."""
         # A rate of 0 but for rounding is judged by the largest rate, and by the size of the inputs.
         size = self.problem.mdp.weighting @ np.sum(self.problem.observations**2, axis=1)
         return self.slowest < -1e-12 * max(float(size), float(np.abs(self.eigenvalues).max()))

@@ -17,10 +17,10 @@ _SUM_TOLERANCE = 1e-9
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class FiniteMDP:
-    """Everything there is to know about a prediction problem, before a value function is chosen.
+    """A prediction problem without its value function.
 
     Successors 0 … S - 1 are states. Successors S … N - 1, if there are any, are terminal: they have
-    no value, a transition into one has discount 0, and the process goes on from `start`. Two
+    no value, a transition into one has discount 0, and the process continues from `start`. Two
     instances are equal when they are the same object, so an instance may be a static argument of
     `jax.jit`. Vary one with `dataclasses.replace`.
     """
@@ -34,7 +34,7 @@ class FiniteMDP:
     behaviour: Float[np.ndarray, "S A"]
     """b(a | s), the policy that acts."""
     target: Float[np.ndarray, "S A"]
-    """pi(a | s), the policy whose values are asked for."""
+    """pi(a | s), the policy whose values are estimated."""
     start: Float[np.ndarray, "S"]
     """Where the process begins, and begins again after a terminal successor."""
 

@@ -1,4 +1,4 @@
-"""A finite problem with a value function on top: what the agent sees, and how well it does."""
+"""A finite problem with a value function: observations, and exact errors of estimates."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Problem:
         *,
         regularize: Regularize = "parameters",
     ) -> exact.ExpectedUpdate:
-        """The mean update of a rule at fixed w and theta.
+        """Returns the mean update of a rule at fixed w and theta.
 
         Args:
             rule: a rule or its name, as in `eligrad.rules`.

@@ -24,7 +24,7 @@ class Transition(NamedTuple):
     discount: Float[Array, "..."]
     """gamma_{t+1}: 0 where the transition terminated."""
     next_state: Int[Array, "..."]
-    """Where the action really led: a terminal successor is not replaced by the next start."""
+    """The real successor: a terminal one is not replaced by the next start."""
     terminated: Bool[Array, "..."]
 
 
@@ -111,7 +111,7 @@ def _pick(
 
 
 def _cumulative(probabilities: Float[np.ndarray, "... n"]) -> Float[np.ndarray, "... n"]:
-    """Running sums that never pick the impossible: 0 adds nothing, and the last is exactly 1.
+    """Running sums by which no outcome of probability 0 is drawn; the last is exactly 1.
 
     For that they are taken in double precision: what is within 1e-9 of 1 rounds to it in float32.
     """

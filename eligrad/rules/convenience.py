@@ -1,4 +1,4 @@
-"""The rules for those who have a function `value_fn(params, observation)` and want the rest done.
+"""The rules for a function `value_fn(params, observation)`: values and gradients are computed here.
 
 Observations are any pytree. For action values pass pairs, `value_fn(w, (obs, action))`, and say
 with `bootstrap_fn` what is bootstrapped from, e.g. `lambda w, obs: jnp.max(q(w, obs))`.

@@ -27,8 +27,8 @@ def trace_cut(convention: TraceCut, greedy: Array, ended: Array) -> Cut:
     - "after" (the paper's algorithm, and the one in use): the update is made with the whole
       trace, non-greedy action or not; then the traces are emptied if the action was not greedy.
     - "watkins" (exact Watkins): a non-greedy action drops the *old* traces before the update, so
-      that its error is not credited to earlier pairs, and starts a trace of its own, which lives
-      on. For this one the forward view is the backward view, with ratios in {0, 1}.
+      that its error is not credited to earlier pairs, and starts a new trace. For this one the
+      forward view is the backward view, with ratios in {0, 1}.
 
     Args:
         convention: "after" or "watkins".

@@ -1,4 +1,4 @@
-"""All rules by name; one line here gives a new rule the whole battery of tests."""
+"""All rules by name; a rule with a line here is tested by all tests of rules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def get(name: str) -> Rule:
 
 
 def register(rule: Rule) -> Rule:
-    """Adds a rule of your own; returns it."""
+    """Adds a rule; returns it."""
     if rule.name in _RULES:
         raise ValueError(f"rule {rule.name!r} is registered already; choose another name")
     _RULES[rule.name] = rule

@@ -45,7 +45,7 @@ class Regularizer(NamedTuple):
         return losses + 0.5 * self.beta * _squared_norm(self._penalized(self.theta))
 
     def pull(self, h: Array) -> Array:
-        """What draws h to 0: the factor of -∇H in Δθ."""
+        """The factor of -∇H in Δθ, which draws h to 0."""
         return (1.0 + self.beta) * h if self.on_output else h
 
     def decay(self, update: PyTree) -> PyTree:
@@ -69,7 +69,7 @@ class Regularizer(NamedTuple):
 
 
 def check_head(regularize: Regularize, head: Head | None) -> None:
-    """Refuses "head" without a head, and a head with anything else."""
+    """Raises ValueError for "head" without a head, and for a head with another name."""
     if regularize == "head" and head is None:
         raise ValueError(
             "head is None; regularize='head' needs a function from theta to the parameters of "

@@ -1,9 +1,9 @@
 """What a rule is: one row of the paper's table, in three forms.
 
 A rule states its update of the value parameters `w` three times: as a loss (forward view, one
-reverse pass for a whole batch), as an explicit update (forward view, the paper's recursion), and
-by eligibility traces (backward view, one step at a time). The tests hold the three against each
-other. The update of the auxiliary parameters `theta` is the same for all rules that have them.
+reverse pass for a whole batch), as an explicit update (forward view, the paper's recursion), and by
+eligibility traces (backward view, one step at a time). The tests compare the three with each other.
+The update of the auxiliary parameters `theta` is the same for all rules that have them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Traces(NamedTuple):
     h: Float[Array, ""] | None
     theta: Any
     discount: Float[Array, ""]
-    """Discount of the transition into the present state: how much of the traces is still alive.
+    """Discount of the transition into the current state, by which the traces decay next.
 
     It is 0 at the beginning of an episode, so that a reset costs one number and not a pass over
     the traces.
@@ -66,7 +66,7 @@ class Rule:
 
     name: str
     title: str
-    """As a figure would print it."""
+    """The name in figures."""
     value_loss: Callable[[Array, Any, Array], Array]
     """Loss in w of a step from its V, H and D."""
     forward: Callable[[Array, Any, PyTree, PyTree], PyTree]
@@ -78,7 +78,7 @@ class Rule:
     traces_w: bool
     """Whether the backward view keeps a trace of ∇V."""
     default_beta: float = 0.0
-    """Regularisation of h where the caller names none; 0 for a rule that is not regularised."""
+    """β if none is given; 0 for a rule that does not regularise h."""
 
     def __post_init__(self) -> None:
         check.within("default_beta", self.default_beta, 0.0, jnp.inf)
@@ -94,7 +94,7 @@ class Rule:
         return self.default_beta > 0
 
     def resolve_beta(self, beta: ArrayLike | None, regularize: Regularize) -> ArrayLike:
-        """β, or the rule's own default where it is None; refuses what the rule has no use for."""
+        """Returns β, or the default if it is None; raises ValueError if the rule has no β."""
         check.one_of("regularize", regularize, REGULARIZERS)
         beta = self.default_beta if beta is None else beta
         check.within("beta", beta, 0.0, jnp.inf)

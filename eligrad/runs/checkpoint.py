@@ -38,7 +38,7 @@ _NPY_HEADER = re.compile(
     rb"\{'descr': '([<>|][?a-zA-Z]\d*)', 'fortran_order': (False|True), "
     rb"'shape': \(((?:\d+, ?)*\d*)\), \} *\n"
 )
-# What zipfile, json and NumPy raise on a damaged file. Not MemoryError: the file may be sound then.
+# Raised by zipfile, json and NumPy on a damaged file. Not MemoryError: the file may be intact.
 _DAMAGE = (
     zipfile.BadZipFile, KeyError, ValueError, TypeError, EOFError, NotImplementedError,
     RuntimeError, struct.error, OverflowError,
@@ -50,7 +50,7 @@ class CheckpointError(ValueError):
 
 
 class DamagedCheckpointError(CheckpointError, DamagedFileError):
-    """A file that is cut off, altered, or no checkpoint at all."""
+    """A file that is cut off, altered, or not a checkpoint."""
 
 
 def save(path: Path, tree: Any, header: dict[str, Any]) -> None:
@@ -84,7 +84,7 @@ def load(path: Path, like: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """The header alone."""
+    """Returns the header, without reading the leaves."""
     with Reader(path) as reader:
         return reader.about["header"]
 
@@ -124,14 +124,14 @@ class Reader:
             raise
 
     def _read_about(self) -> dict[str, Any]:
-        """Format, header and dtypes of the leaves, as a file of the present format has them."""
+        """Format, header and dtypes of the leaves, as a file of the current format has them."""
         try:
             self._archive = zipfile.ZipFile(self._file)
             self._file.largest = None
             about = json.loads(self._member(_HEADER, LARGEST_HEADER))
             written, header, leaves = (about[k] for k in ("format", "header", "leaves"))
             if not (type(written) is int and type(header) is type(leaves) is dict):
-                raise ValueError(f"{_HEADER} is none of a checkpoint")
+                raise ValueError(f"{_HEADER} is not the header of a checkpoint")
             _check_header(header)
         except _DAMAGE as error:
             raise self._damaged(error) from error
@@ -145,7 +145,7 @@ class Reader:
         return about
 
     def check_leaves(self, wanted: dict[str, Any]) -> None:
-        """Refuses a file that holds another tree."""
+        """Raises CheckpointError if the file holds another tree."""
         dtypes = {name: str(_dtype(leaf)) for name, leaf in wanted.items()}
         for name in dtypes | self.about["leaves"]:
             here, there = self.about["leaves"].get(name), dtypes.get(name)
@@ -177,7 +177,7 @@ class Reader:
             return self.array(name).tobytes()
         template = jax.random.key_data(like) if _is_key(like) else like
         array = self.array(name, math.prod(np.shape(template)) * _dtype(template).itemsize)
-        if array.dtype.kind == "V":  # NumPy forgets the names of bfloat16 and its kin
+        if array.dtype.kind == "V":  # NumPy loses the name of dtypes such as bfloat16
             array = array.view(_dtype(template))
         if array.shape != np.shape(template):
             raise CheckpointError(
@@ -201,9 +201,9 @@ class Reader:
         """The bytes of an archive's member, after checks of its length."""
         info = self._archive.getinfo(name)
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
-            raise ValueError(f"{name} is compressed, which no part of a checkpoint is")
+            raise ValueError(f"{name} is compressed; parts of a checkpoint never are")
         if info.header_offset < 0 or info.file_size > self._size:
-            raise ValueError(f"{name} is said to be where the file is not")
+            raise ValueError(f"{name} is outside of the file")
         if info.file_size > largest:
             raise CheckpointError(
                 f"{self._path} does not fit: {name} has {info.file_size:,} bytes in the file, and "
@@ -213,7 +213,7 @@ class Reader:
         return self._archive.read(info)
 
     def _damaged(self, error: Exception) -> DamagedCheckpointError:
-        return DamagedCheckpointError(f"{self._path} is damaged or no checkpoint: {error}")
+        return DamagedCheckpointError(f"{self._path} is damaged or not a checkpoint: {error}")
 
     def __enter__(self) -> Reader:
         return self
@@ -234,7 +234,7 @@ class _File(io.BufferedReader):
         self.largest: int | None = largest
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """As other files do."""
+        """Reads like other files."""
         if size is not None and self.largest is not None and size > self.largest:
             raise ValueError(f"its directory claims {size:,} bytes")
         return super().read(size)
@@ -275,7 +275,7 @@ def _check_header(header: dict[str, Any]) -> None:
     for name in ("step", "steps"):
         value = header.get(name, 0)
         if type(value) is not int or not 0 <= value < 2**63:
-            raise ValueError(f"{name} is {value!r:.80}; a whole number from 0 on is accepted")
+            raise ValueError(f"{name} is {value!r:.80}; an integer of at least 0 is accepted")
     sums = header.get("metrics", {})
     if type(sums) is not dict or not all(type(digest) is str for digest in sums.values()):
         raise ValueError(f"metrics is {sums!r:.80}; checksums by file are accepted")
@@ -293,7 +293,7 @@ def _read_npy(raw: bytes) -> np.ndarray:
     end = begin + int.from_bytes(raw[len(_NPY_MAGIC) : begin], "little")
     header = _NPY_HEADER.fullmatch(raw[begin:end])
     if header is None:
-        raise ValueError(f"it is no array of numbers: {raw[begin:end]!r:.200}")
+        raise ValueError(f"it is not an array of numbers: {raw[begin:end]!r:.200}")
     dtype = np.dtype(header[1].decode())
     if dtype.hasobject:
         raise ValueError("it holds Python objects, and is not unpickled: that could run anything")

@@ -21,11 +21,11 @@ def write_checksums(folder: Path) -> None:
 
 
 def what_is_wrong(folder: Path, below: str = "") -> str | None:
-    """Names the first file of a run folder that is not what was written; None if all are sound.
+    """Names the first file of a run folder that differs from what was written, or returns None.
 
     `below` restricts the check to a part of the folder, such as `"metrics/episodes/"`. In folders
-    without `checksums.json`, such as those of `eligrad train`, and in those that it went on with
-    since, metrics are known by the checksums in the last checkpoint.
+    without `checksums.json`, such as those of `eligrad train`, or that were trained further since,
+    metrics are compared with the checksums in the last checkpoint.
     """
     try:
         sums = _checksums(folder)
@@ -52,7 +52,7 @@ def _checksums(folder: Path) -> dict[str, str]:
     config = folder / "config.json"
     if not config.is_file() or sums.get(config.name) in (None, checksum(config)):
         return sums
-    # Training went on since, which begins by writing the config: whole, and of the same runs.
+    # Training has continued since. It first writes the config, of the same runs.
     plan, header = read_config(folder)["plan"], RunFolder(folder).last_header()
     saved = header.get("config", {}).get("plan", plan)
     if any(plan.get(name) != saved[name] for name in ("agent", "settings", "env", "seeds")):

@@ -19,25 +19,25 @@ RUN_FORMAT = 2
 """Version of a run folder's layout. In folders of version 1, which do not say it, tables may be
 without the column `run`."""
 CHUNK = 1000
-"""Steps between two looks at the clock, the signals and the progress bar."""
+"""Default steps of a chunk; signals and the progress bar are handled between chunks."""
 CHECKPOINTS = 20
-"""Checkpoints over a run, unless told otherwise."""
+"""Default number of checkpoints of a run."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A run in numbers and names: what `config.json` says, and enough to begin it again."""
+    """Everything that defines a run, as `config.json` holds it: enough to start it again."""
 
     agent: str | None
-    """The name of a registered agent; None for an agent that was made by hand."""
+    """The name of a registered agent; None for a custom agent object."""
     settings: Any
     """The agent's settings: its own dataclass, in which a number may be an array with a value for
-    each entry of `seeds`. Read from a file, those of an agent made by hand are a dict."""
+    each entry of `seeds`. Read from a file, those of a custom agent are a dict."""
     env: str | None
-    """A name for `eligrad.envs.make`; None for an environment that was made by hand."""
+    """A name for `eligrad.envs.make`; None for a custom environment object."""
     max_episode_steps: int | None
     env_params: dict[str, Any]
-    """Where the numbers of a JAX environment differ from its own."""
+    """Parameters of a JAX environment that differ from its defaults, by name."""
     seeds: list[int]
     """One for each run."""
     steps: int
@@ -71,14 +71,14 @@ class Plan:
         return rollout_of(self.settings)
 
     def part(self, runs: Sequence[int]) -> Plan:
-        """The plan of some of the runs, by their places."""
+        """Returns the plan of some of the runs, by their indices."""
         from eligrad.agents.registry import of_runs
 
         seeds = [self.seeds[run] for run in runs]
         return dataclasses.replace(self, settings=of_runs(self.settings, runs), seeds=seeds)
 
     def _runs(self) -> list[tuple[Any, ...]]:
-        """What makes each run: its seed, and those settings of which each has its own."""
+        """For each run its seed, and its values of the settings in which runs differ."""
         settings = self.settings if isinstance(self.settings, dict) else vars(self.settings)
         each = [np.asarray(value).tolist() for value in settings.values() if np.ndim(value)]
         return list(zip(self.seeds, *each, strict=True))
@@ -92,7 +92,7 @@ class Plan:
 
 
 def plan_in_file(content: Any, path: Path) -> Plan:
-    """The plan that a file holds; one that makes no sense is refused with the file's name."""
+    """Returns the plan in a file; raises an error with the file's name for a bad one."""
     from eligrad.agents.registry import make_settings
 
     try:
@@ -115,9 +115,9 @@ def rollout_of(settings: Any) -> int:
 
 
 def chunk_for(steps: int, rollout: int = 1) -> int:
-    """A rollout, for an agent that learns from those.
+    """Returns the default chunk: a rollout, or about `CHUNK` steps without rollouts.
 
-    Else about `CHUNK` steps, so that chunks fill the total: another size is compiled once more.
+    Chunks fill the total, since a last chunk of another size is compiled again.
     """
     if rollout > 1:
         return rollout
@@ -126,17 +126,17 @@ def chunk_for(steps: int, rollout: int = 1) -> int:
 
 
 def whole_rollouts(steps: int, rollout: int) -> int:
-    """The steps with the last rollout complete."""
+    """Returns the steps, rounded up to whole rollouts."""
     return rollout * math.ceil(steps / rollout)
 
 
 def checkpoint_every_for(steps: int, chunk: int) -> int:
-    """So many chunks that there are about `CHECKPOINTS`."""
+    """Returns the default distance of checkpoints, for about `CHECKPOINTS` of them."""
     return chunk * math.ceil(steps / chunk / CHECKPOINTS)
 
 
 def grown(plan: Plan, steps: int | float) -> Plan:
-    """The plan with another total of steps; more of them are saved more seldom, not more often."""
+    """Returns the plan with a new total of steps; checkpoints do not become more frequent."""
     steps = whole_rollouts(whole_number("steps", steps), plan.rollout)
     if steps == plan.steps:
         return plan
@@ -145,24 +145,24 @@ def grown(plan: Plan, steps: int | float) -> Plan:
 
 
 def each_seed(seeds: Any) -> list[int]:
-    """The seeds of a number of runs, or those in a list."""
+    """Returns the seeds 0, 1, … for a number of runs, or the seeds in a list."""
     if isinstance(seeds, Sequence | np.ndarray) and np.ndim(seeds):
         return [operator.index(seed) for seed in seeds]
     return list(range(whole_number("seeds", seeds)))
 
 
 def env_seeds(seeds: Sequence[int], begun_at: int = 0) -> np.ndarray:
-    """Seeds for the environments: their own, whatever the agents' are."""
+    """Returns the seeds of the environments, which differ from those of the agents."""
     sequences = (np.random.SeedSequence((seed, begun_at)) for seed in seeds)
     return np.array([sequence.generate_state(1)[0] >> 1 for sequence in sequences], np.int64)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """What a run folder's `config.json` says; refuses that of a later eligrad, or of no run."""
+    """Returns the content of `config.json`; raises an error for one that cannot be used."""
     path = folder / "config.json"
     config = read_json(path)
     if not isinstance(config, dict) or not isinstance(config.get("plan"), dict):
-        raise DamagedFileError(f"{path} is damaged, or of no run: it has no plan")
+        raise DamagedFileError(f"{path} is damaged, or not of a run: it has no plan")
     written = config.get("format", 1)
     if not (isinstance(written, int) and 1 <= written <= RUN_FORMAT):
         raise DamagedFileError(

@@ -1,4 +1,4 @@
-"""What decides a run's result, and a hash of it that every machine and every Python agrees on."""
+"""The configuration that decides a run's result, and its hash, equal on every machine."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ HASH_LENGTH = 16
 """Hexadecimal digits kept of a SHA-256: 64 bits, ample for millions of runs."""
 
 ADDED = {"regularize": "parameters", "h": "network"}
-"""Settings added since runs were first kept, with what those runs did: no part of the hash there,
-so that a run's hash stays what it was."""
+"""Settings that were added later, with the value that earlier runs used. With that value they are
+not part of the hash, so that the hash of a run stays the same."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """A run but for its seed. What changes no result (chunks, checkpoints) is no part of it."""
+    """A run without its seed, and without what changes no result (chunks, checkpoints)."""
 
     agent: str | None
-    """A name of `eligrad.agents.PRESETS`; None for one made by hand."""
+    """A name of `eligrad.agents.PRESETS`; None for a custom agent."""
     settings: dict[str, Any]
     """All settings of the agent."""
     env: str | None
@@ -34,7 +34,7 @@ class Configuration:
 
     @classmethod
     def of_plan(cls, plan: Mapping[str, Any], run: int = 0) -> Configuration:
-        """That of one run of a plan, as `config.json` holds it; settings in lists are its own."""
+        """Returns the configuration of one run of a plan, as `config.json` holds it."""
         count = len(plan["seeds"])
         settings = {
             name: value[run] if isinstance(value, list) and len(value) == count else value
@@ -60,7 +60,7 @@ class Configuration:
 
     @functools.cached_property
     def variant(self) -> str:
-        """The hash of all but the environment: equal where only that differs."""
+        """The hash without the environment: equal for configurations that differ only in it."""
         return dataclasses.replace(self, env=None).hash
 
 
@@ -96,7 +96,7 @@ def _canonical(value: Any) -> Any:
 
 def by_size(value: Any) -> tuple[bool, float, str]:
     """The sort key of a setting's value: numbers by size, then words and what is missing."""
-    # A missing number is unequal to itself, and in no order with others.
+    # NaN is unequal to itself, and has no order.
     number = isinstance(value, numbers.Real) and value == value
     return (False, float(value), "") if number else (True, 0.0, str(value))
 

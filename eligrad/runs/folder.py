@@ -79,7 +79,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path) -> RunFolder:
-        """A new folder, made at the first write; a folder that is not empty is refused."""
+        """Returns a new folder, made at the first write; it must not exist, or be empty."""
         folder = cls(path, new=True)
         folder._refuse_content()
         return folder
@@ -97,7 +97,7 @@ class RunFolder:
         if not (path / "config.json").is_file():
             empty = path.is_dir() and not any(map(_is_content, path.iterdir()))
             hint = "; nothing was trained in it yet: start it again" if empty else ""
-            raise FileNotFoundError(f"{path} is no run: it has no config.json{hint}")
+            raise FileNotFoundError(f"{path} is not a run folder: it has no config.json{hint}")
         for name in ("metrics", *(f"metrics/{each}" for each in SCHEMAS)):
             if (path / name).is_symlink():
                 raise DamagedFileError(
@@ -211,9 +211,9 @@ class RunFolder:
             step, state, self._sums = found.step, found.state, found.checksums
             for file, wrong in found.newer.items():
                 file.replace(file.with_suffix(".damaged"))
-                _warn(f"{wrong}; going on from {found.file}")
+                _warn(f"{wrong}; continuing from {found.file}")
             for name, wrong in found.lost.items():
-                _warn(f"{wrong}; going on without the {self._rows_in(name)}")
+                _warn(f"{wrong}; continuing without the {self._rows_in(name)}")
                 del self._sums[name]
                 with contextlib.suppress(FileNotFoundError):
                     (self.path / name).replace((self.path / name).with_suffix(".damaged"))
@@ -288,7 +288,7 @@ class RunFolder:
         return _PART.fullmatch(file.relative_to(self.path).as_posix()) is not None
 
     def last_header(self) -> dict[str, Any]:
-        """The header of the newest sound checkpoint; empty where there is none."""
+        """The header of the newest intact checkpoint; empty if there is none."""
         for newest in reversed(self.checkpoints()):
             # Damaged, or replaced by a newer one at this very moment.
             with contextlib.suppress(CheckpointError, FileNotFoundError):

@@ -1,6 +1,6 @@
 """Reads run folders without JAX, pandas or Parquet: one small record for each run.
 
-Whatever a file says is checked first, so that one bad run stops no list, table or report of others.
+All content of files is checked first, so that one bad run does not stop a list or report of others.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DAMAGE = (
     OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError,
     RecursionError,
 )  # fmt: skip
-"""What comes of reading files that make no sense."""
+"""Errors of reading files that are not valid."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Record:
     step: int
     finished: bool
     summary: dict[str, Any] | None
-    """What `summary.json` says of this run; None before it is written."""
+    """The scores of this run in `summary.json`; None before it is written."""
     sessions: list[dict[str, Any]]
     """When, where and with which versions it was trained."""
 
@@ -114,7 +114,7 @@ def read_folder(folder: Path, base: Path) -> list[Record]:
         _check_plan(plan)
         _check_sessions(sessions)
     except DAMAGE as error:
-        raise DamagedFileError(f"{folder / 'config.json'} makes no sense: {error}") from error
+        raise DamagedFileError(f"{folder / 'config.json'} is not valid: {error}") from error
     count = len(plan["seeds"])
     try:
         summary = read_summary(folder)
@@ -140,7 +140,7 @@ def read_folder(folder: Path, base: Path) -> list[Record]:
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
-    """What a run folder's `summary.json` says; `DamagedFileError` where it makes no sense."""
+    """Returns the content of `summary.json`; raises `DamagedFileError` if it is not valid."""
     path = folder / "summary.json"
     summary = read_json(path)
     try:
@@ -149,12 +149,12 @@ def read_summary(folder: Path) -> dict[str, Any]:
         for each in summary["seeds"]:
             _expect(each, {name: kinds for name, kinds in _OUTCOME.items() if name in each})
     except DAMAGE as error:
-        raise DamagedFileError(f"{path} makes no sense: {error}") from error
+        raise DamagedFileError(f"{path} is not valid: {error}") from error
     return summary
 
 
 def summary_of_run(summary: dict[str, Any], index: int) -> dict[str, Any]:
-    """What the summary of a folder says of one of its runs."""
+    """Returns the scores of one run from the summary of its folder."""
     shared = {name: summary[name] for name in ("seconds", "steps_per_second")}
     return shared | summary["seeds"][index]
 
@@ -183,9 +183,9 @@ def _check_sessions(sessions: Any) -> None:
 
 
 def _expect(content: Mapping[Any, Any], kinds: Mapping[Any, Any]) -> None:
-    """Refuses values of other types: readers of runs rely on them."""
+    """Raises ValueError for values of other types, which readers of runs rely on."""
     if not isinstance(content, Mapping):
-        raise ValueError(f"{content!r:.80} stands where names and values should")
+        raise ValueError(f"{content!r:.80} is not an object with names and values")
     for name, kind in kinds.items():
         value = content[name]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
@@ -193,7 +193,7 @@ def _expect(content: Mapping[Any, Any], kinds: Mapping[Any, Any]) -> None:
 
 
 def _expect_plain(name: str, value: Any) -> None:
-    """Refuses values that no file of eligrad holds, and that tables and pages cannot show."""
+    """Raises ValueError for values that tables and pages cannot show."""
     if isinstance(value, str):
         _expect_text(name, value)
     elif isinstance(value, float) and not math.isfinite(value):
@@ -213,10 +213,10 @@ def _expect_text(name: str, text: str) -> None:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ValueError(f"{name} is {text!r:.80}, which is no text") from error
+        raise ValueError(f"{name} is {text!r:.80}, which is not text") from error
 
 
 def _step_reached(folder: Path) -> int:
-    """That of the newest checkpoint."""
+    """The step of the newest checkpoint."""
     names = (path.stem.rpartition("-")[2] for path in folder.glob("checkpoint-*.npz"))
     return max((int(name) for name in names if name.isdecimal() and len(name) == 12), default=0)

@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
 LAST = 0.1
-"""Share of the steps whose episodes count as the end of training."""
+"""`return_last` counts the episodes in this last share of the steps."""
 POINTS = 60
-"""Stretches of steps that a curve is averaged over."""
+"""Points of a curve."""
 
 
 def even_grid(steps: int, points: int = POINTS) -> Float[np.ndarray, "points"]:
@@ -47,7 +47,7 @@ def align(
 
 
 def have_a_value(rows: Float[np.ndarray, "runs points"]) -> Bool[np.ndarray, "runs"]:
-    """Which runs have a curve at all; one that never ended an episode is in no mean of curves."""
+    """Which runs have a curve; a run that never ended an episode has none."""
     return np.asarray(~np.isnan(rows).all(axis=1))
 
 

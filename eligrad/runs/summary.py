@@ -12,7 +12,7 @@ from eligrad.runs.returns import area, final, mean, mean_and_error
 
 
 def summarise(tables: Tables, seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Per run, each known by its seed, and over all; JSON values, None where there is none.
+    """Returns the scores of each run, and over all runs, as JSON values.
 
     - `return_last`: mean return of the episodes that ended in the last tenth of the steps;
     - `return_all`: mean return of all episodes;
@@ -38,7 +38,7 @@ def summarise(tables: Tables, seeds: Sequence[int], steps: int) -> dict[str, Any
 
 
 def best_run(tables: Tables, seeds: Sequence[int], steps: int) -> int:
-    """The place of the run whose last episodes had the highest mean return; one without is last."""
+    """Returns the index of the run whose last episodes had the highest mean return."""
     rows = summarise(tables, seeds, steps)["seeds"]
     last = [-np.inf if row["return_last"] is None else row["return_last"] for row in rows]
     return int(np.argmax(last))

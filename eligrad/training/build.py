@@ -23,13 +23,13 @@ from eligrad.runs.config import Plan
 def environment_of(plan: Plan, path: Path, given: Any = None) -> Environment | HostEnvironment:
     """The environment of a plan that a file holds, or the one given in its place.
 
-    A file may name a module, but not have it imported: whoever trusts it does that first.
+    A module that a file names is not imported: a user who trusts it imports it first.
     """
     if given is not None:
         made = isinstance(given, Environment | HostEnvironment)
         return as_environment(given, None if made else plan.max_episode_steps)
     if plan.env is None:
-        raise ValueError(f"the environment of {path} was made by hand: pass env= again")
+        raise ValueError(f"the environment of {path} is a custom one: pass env= again")
     module = module_of(plan.env)
     if module is not None and module not in sys.modules:
         raise ValueError(
@@ -60,14 +60,14 @@ def build_engine(
     if not shareable:
         raise ValueError(
             f"processes is {processes}; more than 1 is for an agent and an environment given by "
-            "name, and for environments outside JAX (others use all cores as it is)"
+            "name, and for environments outside JAX (others use all cores anyway)"
         )
     make = functools.partial(engine_of_part, plan)
     return Multiprocess(make, len(plan.seeds), processes, agent, env.observation_space)
 
 
 def engine_of_part(plan: Plan, runs: Sequence[int]) -> Engine:
-    """The engine of some runs of a plan, by their places; agent and environment have names."""
+    """The engine of some runs of a plan, by their indices; agent and environment have names."""
     part = plan.part(runs)
     env = as_environment(str(plan.env), plan.max_episode_steps)
     agent = registry.build(str(plan.agent), part.settings, env)

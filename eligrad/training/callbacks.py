@@ -1,4 +1,4 @@
-"""Callbacks between chunks: stop early, evaluate, keep the best. A function of your own is one too.
+"""Callbacks between chunks: stop early, evaluate, keep the best. Any function may be one.
 
 def stop_when_late(session):
     return session.step < 50_000  # False ends training
@@ -30,7 +30,7 @@ class StopAtReturn:
         self.threshold = threshold
 
     def __call__(self, session: Session) -> bool:
-        """Whether to go on."""
+        """Returns whether training continues."""
         episodes = session.tables().episodes
         run, returns = np.asarray(episodes["run"]), np.asarray(episodes["return"])
         recent = [returns[run == one][-RECENT:] for one in range(session.engine.count)]
@@ -39,7 +39,7 @@ class StopAtReturn:
 
 
 class EvaluateEvery:
-    """Plays whole episodes without learning, about every so many steps.
+    """Plays whole episodes without learning, about every `steps` steps.
 
     The mean return of each run becomes the metric `evaluation_return`. `history` has a pair for
     each time: the step, and returns of shape [runs, episodes]. With `keep_best` all runs are saved

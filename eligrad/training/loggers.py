@@ -118,7 +118,7 @@ class WandB:
         plan, begun = subject.config["plan"], subject.config["sessions"][0]["started"]
         self._runs = []
         for place, name in enumerate(subject.names):
-            # The same in every session of a run, so that W&B goes on with what it has.
+            # The same in every session of a run, so that W&B continues its run.
             identity = f"{subject.folder.resolve()} {begun} {name}"
             run = wandb.init(
                 dir=str(subject.folder),
@@ -142,7 +142,7 @@ class WandB:
             self._runs[run].log(row | {"step": step})
 
     def close(self) -> None:
-        """Hands over the rest; W&B keeps the process until all is sent or on disk."""
+        """Sends the rest; W&B keeps the process until all is sent or on disk."""
         for run in self._runs:
             run.finish()
 
@@ -173,7 +173,7 @@ def check_loggers(names: Sequence[str], folder: Path | None) -> None:
 
 
 class Loggers:
-    """Several loggers as one. One that fails is left, with a warning, and training goes on."""
+    """Several loggers as one. One that fails is left out, with a warning."""
 
     def __init__(self) -> None:
         self._working: dict[str, Logger] = {}

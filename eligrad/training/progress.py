@@ -36,10 +36,10 @@ class Progress:
         self._compiled = False
 
     def advance(self, steps: int, tables: Tables, metrics: Mapping[str, float]) -> None:
-        """Shows that a chunk of so many steps is done."""
+        """Shows that a chunk of this many steps is done."""
         if not self._compiled:
             self._compiled = True
-            self._bar.unpause()  # the time left is no matter of compiling
+            self._bar.unpause()  # compiling does not count in the time left
             self._bar.set_description(self._title, refresh=False)
         self._returns.extend(tables.episodes["return"].to_numpy())
         mean = f"{np.mean(self._returns):.4g}" if self._returns else "–"

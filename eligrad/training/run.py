@@ -50,10 +50,10 @@ def prepare(
     network: Any = None,
     **settings: Any,
 ) -> Session:
-    """Prepares a training of `seeds` copies of an agent: `Session.run` begins it.
+    """Prepares a training of `seeds` copies of an agent: `Session.run` starts it.
 
     `train` takes the same arguments, runs the session to its end and returns the `Result`. The
-    first Ctrl-C or SIGTERM ends training after the present chunk, saves, and raises `Interrupted`,
+    first Ctrl-C or SIGTERM ends training after the current chunk, saves, and raises `Interrupted`,
     which is a KeyboardInterrupt.
 
     Args:
@@ -62,10 +62,10 @@ def prepare(
             makes one.
         steps: environment steps of each seed. Agents that learn from rollouts end with a whole one.
         seeds: their number, or a list of them.
-        out: a new folder to write the run to; `resume` goes on with an interrupted one.
-        max_episode_steps: truncate episodes after so many steps.
+        out: a new folder to write the run to; `resume` continues an interrupted one.
+        max_episode_steps: truncate episodes after this many steps.
         env_params: changes of a JAX environment's numbers, by name.
-        chunk: steps between two looks at the clock, the signals and the progress bar.
+        chunk: steps between two updates of the progress bar, calls of callbacks, checks of Ctrl-C.
         checkpoint_every: steps between two checkpoints, a multiple of `chunk`.
         processes: how many share the runs of an environment outside JAX (None: one for each core);
             a script that asks for several guards its main part with `if __name__ == "__main__"`.
@@ -146,16 +146,16 @@ def resume(
     loggers: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
 ) -> Result:
-    """Goes on with a run from its last checkpoint as if it had never stopped.
+    """Continues a run from its last checkpoint as if it had never stopped.
 
-    Some simulators outside JAX do not tell their state (Atari's, for one): their runs go on in new
-    episodes, with a warning.
+    The state of some simulators outside JAX cannot be read (Atari's, for example): their runs
+    continue in new episodes, with a warning.
 
     Args:
         run: the run folder.
         steps: a new total of steps.
-        agent: the agent again, where it was made by hand.
-        env: the environment again, where it was made by hand.
+        agent: the agent again, if it is a custom one.
+        env: the environment again, if it is a custom one.
         processes: as for `train`.
         progress: as for `train`.
         loggers: as for `train`.
@@ -168,8 +168,8 @@ def resume(
         plan = grown(plan, steps)
     for what, name, given in (("agent", plan.agent, agent), ("environment", plan.env, env)):
         if (name is None) != (given is not None):
-            how = "made by hand: pass it again" if name is None else f"{name!r}: pass no other"
-            raise ValueError(f"the {what} of {folder.path} was {how}")
+            how = "a custom one: pass it again" if name is None else f"{name!r}: pass no other"
+            raise ValueError(f"the {what} of {folder.path} is {how}")
     environment = environment_of(plan, folder.path, env)
     made = registry.build(str(plan.agent), plan.settings, environment) if agent is None else agent
     engine = build_engine(plan, made, environment, processes)

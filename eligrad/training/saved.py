@@ -1,8 +1,8 @@
 """Training sessions and trained agents in files.
 
 `save` writes a whole session to one file: agents, traces, statistics, simulators, metrics and the
-plan; `load` goes on from there, or from a copy of a run folder. `read_agent` reads one agent alone.
-A run may be read while another process trains it: nothing in its folder changes.
+plan; `load` continues from there, or from a copy of a run folder. `read_agent` reads one agent
+alone. A run may be read while another process trains it: nothing in its folder changes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Saved:
 
 
 def read_agent(run: str | Path, seed: Which = "best", *, frames: bool = False) -> Saved:
-    """The agent of a run folder's newest sound checkpoint, or of a file that a facade saved.
+    """The agent of a run folder's newest intact checkpoint, or of a file that a facade saved.
 
     With `frames`, an environment of Gymnasium is made so that it draws itself.
     """
@@ -72,7 +72,7 @@ def _from_folder(path: Path, seed: Which, frames: bool) -> Saved:
     # Not RunFolder.open and restore, which clear away what a training in progress still needs.
     folder = RunFolder(path)
     if not (path / "config.json").is_file():
-        raise FileNotFoundError(f"{path} is no run: it has no config.json")
+        raise FileNotFoundError(f"{path} is not a run folder: it has no config.json")
     plan = plan_in_file(folder.config["plan"], path / "config.json")
     trouble: Exception = FileNotFoundError(
         f"{path} has no checkpoint yet; the first is written at step {plan.checkpoint_every:,}"
@@ -99,7 +99,7 @@ def _read(
     step = reader.about["header"]["step"]
     if plan.agent is None or plan.env is None:
         raise ValueError(
-            "the run has an agent or environment that was made by hand in Python; record it there, "
+            "the run has an agent or environment that was made in Python; record it there, "
             "with eligrad.training.recording.record(agent, state, env)"
         )
     if seed == "best":
@@ -142,15 +142,15 @@ def _agent_state(
 def _drawing_itself(name: str, max_episode_steps: int | None) -> Environment | HostEnvironment:
     try:
         return make(name, max_episode_steps=max_episode_steps, render_mode="rgb_array")
-    # Whatever an environment of somebody else's raises when it is asked for pictures.
+    # Environments of other people may raise anything when they render.
     except Exception as error:
         raise ValueError(f"{name!r} cannot be drawn: {error}") from error
 
 
 def save(session: Session, path: str | Path, learner: str | None = None) -> None:
-    """Writes all that `load` needs to go on as if nothing had happened.
+    """Writes all that `load` needs to continue as if training had never stopped.
 
-    `learner` names the preset of an agent that has a network made by hand.
+    `learner` names the preset of an agent that has a custom network.
     """
     header = {"step": session.step, "plan": session.plan.to_json()} | {
         "learner": learner, "provenance": provenance(),
@@ -161,14 +161,14 @@ def save(session: Session, path: str | Path, learner: str | None = None) -> None
 def load(path: str | Path, *, agent: Agent | None = None, env: Any = None) -> Session:
     """The session that was saved, or a copy of the one in a run folder, which stays as it is.
 
-    An agent or environment made by hand must be given again.
+    A custom agent or environment must be given again.
     """
     path = Path(path)
     plan = read_plan(path)
     environment = environment_of(plan, path, env)
     if agent is None:
         if plan.agent is None:
-            raise ValueError(f"the agent of {path} was made by hand: pass agent= again")
+            raise ValueError(f"the agent of {path} is a custom one: pass agent= again")
         agent = registry.build(plan.agent, plan.settings, environment)
     session = Session(plan, agent, environment, build_engine(plan, agent, environment))
     if path.is_dir():
@@ -193,7 +193,7 @@ def read_plan(path: str | Path) -> Plan:
 
 
 def preset_of(path: str | Path) -> str | None:
-    """The name of the agent in a file or folder, or None for one that was made by hand."""
+    """The name of the agent in a file or folder, or None for a custom one."""
     path = Path(path)
     learner = None if path.is_dir() else checkpoint.read_header(path).get("learner")
     return read_plan(path).agent or learner

@@ -37,7 +37,7 @@ from eligrad.training.progress import Progress
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What training leaves behind."""
+    """The result of a training."""
 
     agent: Agent
     state: Any
@@ -55,7 +55,18 @@ becomes metrics of that chunk."""
 
 
 class Session:
-    """One session of one run; `run` may be called again, with more steps in the plan."""
+    """One session of one run; `run` may be called again, with more steps in the plan.
+
+    Args:
+        plan: what to train.
+        agent: the agent of the plan.
+        env: the environment of the plan.
+        engine: what moves the agent through the environment.
+        folder: where to write the run; None: nowhere.
+        progress: whether to draw a progress bar.
+        loggers: names of programs to send the metrics to.
+        callbacks: each gets the session after each chunk; one that returns False ends training.
+    """
 
     def __init__(
         self,
@@ -109,7 +120,7 @@ class Session:
                             self._save()
                 self._save()
                 result = self._conclude()
-        # In the last chunk, too: whoever called this has more to stop than this run.
+        # In the last chunk, too: the caller may have more to stop than this run.
         if interruption.signal_number is not None:
             raise Interrupted(interruption.signal_number, self.step, result.folder)
         return result
@@ -150,7 +161,7 @@ class Session:
         if step and isinstance(self.engine, HostEngine) and not self.engine.state.simulators:
             warnings.warn(
                 f"the state of {self.env.name!r} cannot be restored ({self.engine.obstacle}); "
-                "all runs go on in new episodes",
+                "all runs continue in new episodes",
                 stacklevel=4,
             )
             self.engine.interrupt(env_seeds(self.plan.seeds, step))

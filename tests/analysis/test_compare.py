@@ -173,11 +173,11 @@ def test_what_is_left_out_is_pointed_out():
 def test_selection_is_pointed_out():
     a, b = runs_of("qrc", {"A": [1.0, 2.0]}), runs_of("qc", {"A": [1.0, 2.0]})
     chosen = compare(a.assign(stage=1), b.assign(stage=2), bootstrap=QUICK)
-    assert "QRC(λ) was chosen by these very runs" in chosen.warnings[0]
+    assert "QRC(λ) was chosen by these runs" in chosen.warnings[0]
     assert len(chosen.warnings) == 1
     assert not compare(a, b, bootstrap=QUICK).warnings
     b["run"] = [f"sweep/{STAGE_ONE}/runs/{run}" for run in b["run"]]
-    assert "QC(λ) was chosen by these very runs" in compare(a, b, bootstrap=QUICK).warnings[0]
+    assert "QC(λ) was chosen by these runs" in compare(a, b, bootstrap=QUICK).warnings[0]
 
 
 def test_variants_are_told_apart_by_their_settings():

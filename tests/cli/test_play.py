@@ -48,7 +48,7 @@ def test_play_says_what_is_wrong(cartpole, tmp_path, capsys):
 
     gif = tmp_path / "film.gif"
     assert "there is no run" in refused(tmp_path / "nowhere", "-o", gif)
-    assert "is no run: it has no config.json" in refused(tmp_path, "-o", gif)
+    assert "is not a run folder: it has no config.json" in refused(tmp_path, "-o", gif)
     assert "seed is 2" in refused(cartpole, "--seed", "2", "-o", gif)
     assert "--seed is 'bets'" in refused(cartpole, "--seed", "bets", "-o", gif)
     assert "max_steps is 0" in refused(cartpole, "--max-steps", "0", "-o", gif)

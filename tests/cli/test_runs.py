@@ -57,7 +57,7 @@ def test_rm_asks_first(store, capsys, monkeypatch):
     assert cli_runs.main(["rm", "--yes", str(store / "r0")]) == 0
     assert [path.name for path in store.iterdir()] == ["r1"]
     assert cli_runs.main(["rm", "--yes", str(store / "r0")]) == 2
-    assert "is no run" in capsys.readouterr().err
+    assert "is not a run folder" in capsys.readouterr().err
 
 
 def test_rm_leaves_a_run_that_is_being_trained(store, capsys):
@@ -100,7 +100,7 @@ def test_names_are_printed_escaped(store, capsys):
     assert "1 runs, 1 finished" in told.out
     assert "r\\udcff0 cannot be read and is left out" in told.err
     assert cli_runs.main(["rm", "--yes", str(store / "no\x1b[2J\nrun")]) == 2
-    assert "no\\x1b[2J\\nrun is no run" in capsys.readouterr().err
+    assert "no\\x1b[2J\\nrun is not a run folder" in capsys.readouterr().err
 
 
 def test_a_damaged_run_is_named_and_the_others_listed(store, capsys):

@@ -65,7 +65,7 @@ def test_every_agent_has_its_own_defaults():
             "unknown option '--n-steps'; here that is '--rollout'",
         ),
         (["qrc", "Probe/Trace-v0", "--sink", "wandb"], "here that is '--logger'"),
-        (["--resume", "nowhere"], "nowhere is no run"),
+        (["--resume", "nowhere"], "nowhere is not a run folder"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(arguments, message, capsys, tmp_path, monkeypatch):

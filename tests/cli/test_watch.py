@@ -248,7 +248,7 @@ def test_watch_prints_once_where_there_is_no_terminal(tmp_path, capsys):
     assert "\x1b" not in printed
     assert {file: file.stat().st_mtime_ns for file in folder.path.rglob("*")} == before
     assert cli_watch.main([str(tmp_path)]) == 2
-    assert "is no run: it has no config.json" in capsys.readouterr().err
+    assert "is not a run folder: it has no config.json" in capsys.readouterr().err
     assert cli_watch.main([str(folder.path), "--every", "0"]) == 2
     assert "--every is 0" in capsys.readouterr().err
 

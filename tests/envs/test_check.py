@@ -124,7 +124,7 @@ def test_a_gymnasium_environment_is_sent_elsewhere():
         ("action_space", Discrete(0), "n must be an integer of at least 1"),
         ("observation_space", Box(1.0, -1.0, (1,)), "low may not exceed high"),
         ("observation_space", Box(np.nan, 1.0, (1,)), "neither may be NaN"),
-        ("observation_space", Box(0.0, 1.0, (1,), "U1"), "no number type"),
+        ("observation_space", Box(0.0, 1.0, (1,), "U1"), "is not a type of numbers"),
     ],
 )
 def test_descriptions(attribute, value, expected):

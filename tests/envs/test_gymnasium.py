@@ -254,7 +254,7 @@ def test_other_misuse():
 
 
 def test_a_module_that_cannot_be_imported_is_named(tmp_path, monkeypatch):
-    with pytest.raises(ModuleNotFoundError, match=r"'gridmod:Grid-v0' asks .*by PYTHONPATH"):
+    with pytest.raises(ModuleNotFoundError, match=r"'gridmod:Grid-v0' asks .*to PYTHONPATH"):
         GymnasiumEnvironment("gridmod:Grid-v0")
     # What the module itself lacks is another matter.
     (tmp_path / "needy_module.py").write_text("import absent_module")

@@ -77,7 +77,7 @@ def test_a_damaged_checkpoint(programs, undisturbed, tmp_path, name, damage):
     copy = shutil.copytree(run, tmp_path / "copy")
     errors = programs.resume(run)
     assert re.search(
-        rf"^eligrad train: {newest} is damaged .*; going on from {older}$", errors, re.M
+        rf"^eligrad train: {newest} is damaged .*; continuing from {older}$", errors, re.M
     ), errors
     assert_same(run, undisturbed(name))
     spoil(copy / older.name, damage)

@@ -75,7 +75,7 @@ def test_a_signal_to_all_processes_of_a_run(programs, undisturbed, tmp_path, num
     os.killpg(process.pid, number)
     code, told, errors = ended(process)
     assert code == 128 + number, errors
-    assert "to go on" in told
+    assert "to continue" in told
     programs.resume(run, "--processes=2")
     assert_same(run, undisturbed("crew"))
 

@@ -223,7 +223,7 @@ def test_the_last_two_are_kept_and_a_damaged_one_is_passed_over(tmp_path):
     )
 
     newest.write_bytes(newest.read_bytes()[:-100])
-    with pytest.warns(UserWarning, match=r"30\.npz is damaged .* going on from .*20\.npz"):
+    with pytest.warns(UserWarning, match=r"30\.npz is damaged .* continuing from .*20\.npz"):
         step, restored = folder.restore(state())
     assert step == 20
     assert_equal(restored, state(20))

@@ -74,7 +74,7 @@ def test_damaged_metrics_from_before_all_checkpoints(tmp_path, how):
     checkpoints = {path: path.read_bytes() for path in folder.checkpoints()}
     content = damage(part, how)
     wrong = {"altered": "is damaged: its checksum differs", "gone": "is damaged: it is gone"}
-    message = f"{part} {wrong.get(how, 'is damaged: it is no regular file')}; going on without"
+    message = f"{part} {wrong.get(how, 'is damaged: it is no regular file')}; continuing without"
     with pytest.warns(DamagedFileWarning) as caught:
         step, restored = folder.restore(state())
     assert [str(each.message) for each in caught] == [f"{message} the episodes of steps 1 to 10"]
@@ -108,7 +108,9 @@ def test_damaged_metrics_that_can_be_written_again(tmp_path):
     """A checkpoint from before them is gone back to, and nothing is lost."""
     folder = write_three(tmp_path / "run")
     damage(parts(folder.path)[-1], "altered")
-    with pytest.warns(DamagedFileWarning, match=r"30\.parquet is damaged.*; going on from .*20\."):
+    with pytest.warns(
+        DamagedFileWarning, match=r"30\.parquet is damaged.*; continuing from .*20\."
+    ):
         assert folder.restore(state())[0] == 20
     assert [part.stem for part in parts(folder.path)] == ["000000000010", "000000000020"]
     assert folder.lost == []
@@ -122,7 +124,7 @@ def test_the_checkpoint_that_loses_least_is_taken(tmp_path):
         assert folder.restore(state())[0] == 20
     passed_over, without = (str(each.message) for each in caught)
     assert "030.parquet is damaged" in passed_over
-    assert "going on without the episodes of steps 1 to 10" in without
+    assert "continuing without the episodes of steps 1 to 10" in without
 
 
 def test_where_no_checkpoint_is_sound_all_stay(tmp_path):
@@ -143,7 +145,7 @@ def test_training_and_loading_go_on_without_damaged_metrics(tmp_path):
     assert session.step == 200
     assert session.tables().episodes.equals(after(whole.episodes, 50))
     session.close()
-    with pytest.warns(DamagedFileWarning, match="going on without the episodes of steps 1 to 50"):
+    with pytest.warns(DamagedFileWarning, match="continuing without the episodes of steps 1 to 50"):
         resumed = resume(run, steps=250, **again)
     straight = train(tiny.agent(), tiny.ENV, **OPTIONS | {"steps": 250})
     assert resumed.episodes.equals(after(straight.episodes, 50))
@@ -255,7 +257,9 @@ def test_no_metrics(tmp_path, kind):
         assert load_episodes(run).empty
     with pytest.raises(DamagedFileError, match=r"200\.parquet is damaged"):
         RunFolder(run).tables()
-    with pytest.warns(DamagedFileWarning, match=r"200\.parquet .*; going on without the episodes"):
+    with pytest.warns(
+        DamagedFileWarning, match=r"200\.parquet .*; continuing without the episodes"
+    ):
         assert RunFolder(run).restore(state())[0] == STEPS
 
 

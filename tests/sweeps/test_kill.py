@@ -112,7 +112,7 @@ def test_ctrl_c_and_again(tmp_path, quick_compilation):
     sweep.send_signal(signal.SIGINT)
     told, _ = sweep.communicate()
     assert sweep.returncode == 130, told
-    assert "To go on:" in told
+    assert "To continue:" in told
     readable(store)
     sweeps.finish(store)
     assert outcomes(store) == outcomes(undisturbed)

@@ -210,7 +210,7 @@ def test_damage_to_a_program_is_named_and_undone(straight, tmp_path, monkeypatch
     assert len(report.notes) == 1
     anew = what == "config.json"
     assert ("program" if anew else victim.name) in report.notes[0]
-    assert ("beginning anew" if anew else "going on from") in report.notes[0]
+    assert ("beginning anew" if anew else "continuing from") in report.notes[0]
     assert outcomes(store) == outcomes(straight)
 
 

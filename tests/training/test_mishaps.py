@@ -153,6 +153,6 @@ def test_what_the_command_line_says_of_a_fault(tmp_path, monkeypatch, capsys, fa
     assert cli_train.main(["qrc", "my_world:World-v0", *options]) == 2
     first, then, command = capsys.readouterr().err.splitlines()
     assert first == f"eligrad train: {fault}"
-    assert "to go on" in then
+    assert "to continue" in then
     # A file may not have a module imported; a command may.
     assert command == f"  eligrad train --resume {run} --import my_world"

@@ -14,8 +14,7 @@ from eligrad.agents.registry import EXPLORATION_FRACTION
 def commands(configuration: Mapping[str, Any], seeds: Sequence[int]) -> list[str]:
     """Commands that train these seeds, one for each unbroken stretch of them.
 
-    None for an agent or environment that was made by hand, or whose numbers were changed: there is
-    no command for that.
+    None for a custom agent or environment, or changed parameters: there is no command for them.
     """
     agent, env = configuration["agent"], configuration["env"]
     if agent not in PRESETS or env is None or configuration["env_params"]:

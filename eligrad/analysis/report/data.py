@@ -34,7 +34,7 @@ FIGURES = 5
 MANY = 12
 """With more algorithms than this, the page begins with the best of each agent."""
 WIDE = 8.0
-"""Values whose largest is so many times the smallest are drawn on a log axis."""
+"""A log axis is used if the largest value is this many times the smallest."""
 DASH_ARRAYS = {"-": "", "--": "7 4", ":": "2 3", "-.": "8 3 2 3"}
 """Matplotlib's words for dashes, in SVG's."""
 LEVEL = 0.95
@@ -61,7 +61,7 @@ def report_data(runs: Table, episodes: Table, configs: Configs) -> dict[str, Any
     alike = runs.groupby(["environment", "algorithm", "config_hash"])
     return {
         "algorithms": algorithms,
-        "environments": [env or "an environment made by hand" for env in environments],
+        "environments": [env or "a custom environment" for env in environments],
         "facts": _facts(runs, curves, len(lines), len(environments)),
         "shown": _shown_first(algorithms, statistics),
         "curves": curves,
@@ -139,7 +139,7 @@ def _curves(runs: Table, episodes: Table) -> list[dict[str, Any]]:
 
 
 def _interval(runs: int) -> float | None:
-    """Half the confidence interval of a mean of so many runs, in standard errors."""
+    """Half the confidence interval of a mean of this many runs, in standard errors."""
     return number(stats.t.ppf((1 + LEVEL) / 2, runs - 1)) if runs > 1 else None
 
 

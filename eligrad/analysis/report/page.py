@@ -30,7 +30,7 @@ def write_report(store: str | Path, out: str | Path, title: str | None = None) -
     store, out = Path(store), Path(out)
     if not out.resolve().parent.is_dir():
         raise FileNotFoundError(f"out is {out}; there is no folder {out.resolve().parent}")
-    # Once: a run that is being trained changes from one look to the next.
+    # Read once: a run that is being trained changes.
     records = scan(store)
     if not records:
         raise ValueError(f"{store} holds no runs; a folder that eligrad trained into is accepted")

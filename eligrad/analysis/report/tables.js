@@ -251,7 +251,7 @@ function drawProvenance() {
 function drawCommands() {
   const lines = DATA.configurations.flatMap((each) => [
     `# ${titleOf(each).replace(/\s/g, " ")}`,
-    ...(each.commands.length ? each.commands : ["# trained from Python with something made by hand: there is no command"]),
+    ...(each.commands.length ? each.commands : ["# trained from Python with a custom agent or environment: there is no command"]),
   ]);
   document.getElementById("commands-list").append(element("pre", { class: "commands", tabindex: 0 }, lines.join("\n")));
 }

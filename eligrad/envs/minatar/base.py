@@ -28,11 +28,11 @@ class Params(NamedTuple):
     sticky_probability: Any = 0.1
     """How often the previous action is repeated instead of the chosen one."""
     ramping: Any = True
-    """Whether the game gets harder as it goes on."""
+    """Whether the game becomes harder with time."""
 
 
 class MinAtarState(NamedTuple):
-    """A game's own state and the action it last carried out, which outlives the episode."""
+    """A game's state and the last action, which is kept for the next episode."""
 
     game: Any
     last_action: Int[Array, ""]

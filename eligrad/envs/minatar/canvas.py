@@ -16,7 +16,7 @@ SIZE = 10
 
 
 class Canvas:
-    """The entries of an observation with so many channels: their rows, columns and channels."""
+    """The entries of an observation: their rows, columns and channels."""
 
     def __init__(self, channels: int) -> None:
         shape = (SIZE, SIZE, channels)

@@ -19,7 +19,7 @@ CHICKEN_COLUMN = 4
 CHICKEN_REST = 3
 """The chicken can move in one frame of three."""
 TIME_LIMIT = 2500
-"""The episode ends with the frame after so many."""
+"""The episode ends with the frame after this many frames."""
 
 CHANNELS = ("chicken", "car", "speed1", "speed2", "speed3", "speed4", "speed5")
 CHICKEN, CAR = 0, 1

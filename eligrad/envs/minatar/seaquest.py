@@ -22,7 +22,7 @@ have no other property, so a set stands for the list. A friendly bullet always f
 the player at full speed, so two of them never share a cell. Divers appear every 30 frames, live
 for 59, and move every 6th, all in the same frames: at most two exist, and two of the same course
 are five cells apart. Only where two divers of opposite courses reach the player at once and one
-seat is free does their order matter: the younger one, which has come the shorter way, gets it.
+place is free does their order matter: the younger one, which has come the shorter way, gets it.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ class Seaquest(Game):
         hit |= hit_arriving
         drifters = jnp.where(hit, drifters & ~FRIENDLY, drifters)
 
-        # One sum counts the hits (at most two) and above them tells whether the player was met.
+        # One sum counts the hits (at most two) and above them says whether the player was met.
         harm = enemies | arriving | hostile_before | (drifters & HOSTILE)
         harmed = here & (harm != 0)
         met = _total(_int(hit) + jnp.where(harmed, 8, 0))
