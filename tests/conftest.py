@@ -1,4 +1,4 @@
-"""Strict everywhere: no silent dtype or rank promotion, runtime-checked shapes."""
+"""Settings of all tests: strict dtype and rank promotion, shapes checked at run time."""
 
 import os
 import signal
@@ -30,7 +30,9 @@ _BEGAN = time.monotonic()
 def pytest_addoption(parser):
     group = parser.getgroup("eligrad")
     group.addoption("--slice", metavar="COMMIT/N", help="one of N parts, chosen by a commit's hash")
-    group.addoption("--minutes", type=float, help="start no test after so many; name what is left")
+    group.addoption(
+        "--minutes", type=float, help="start no test after this many minutes; name those left"
+    )
 
 
 def pytest_collection_modifyitems(config, items):
@@ -43,9 +45,9 @@ def pytest_collection_modifyitems(config, items):
 
 
 def slice_of(names, commit, parts):
-    """One of so many parts of the tests; eight commits in a row leave few untried.
+    """Selects one of N parts of the tests; eight commits in a row run nearly all of them.
 
-    Files come in another order each time: should time run out, it is not always for the same ones.
+    The order of files changes each time, so that a lack of time does not always hit the same ones.
     """
     which = int(commit, 16) % parts
     kept = [name for name in names if zlib.crc32(name.encode()) % parts == which]
@@ -67,7 +69,7 @@ def x64():
 
 @pytest.fixture(scope="module")
 def quick_compilation():
-    """Programs that are made sooner and run slower, where tests compile much; children's, too."""
+    """Compiles faster and runs slower, for tests that compile much; in subprocesses too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
         jax.config.update("jax_disable_most_optimizations", True)
@@ -77,7 +79,7 @@ def quick_compilation():
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled_once(tmp_path_factory):
-    """The same few programs serve many tests: whichever process makes one keeps it for all.
+    """Keeps compiled programs for all tests and processes.
 
     The limit of the folder's size is there for the lock that comes with it.
     """

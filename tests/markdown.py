@@ -19,12 +19,12 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def without_code(text: str) -> str:
-    """The prose alone."""
+    """The text without code blocks."""
     return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
 def run(code: str, folder: Path, **variables: str) -> str:
-    """What a program prints, with these environment variables; fails where it fails."""
+    """Returns what a program prints, with these environment variables; asserts that it succeeds."""
     result = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
@@ -39,5 +39,5 @@ def run(code: str, folder: Path, **variables: str) -> str:
 
 
 def local_links(text: str) -> list[str]:
-    """Targets of links and pictures that are no addresses."""
+    """Targets of links and pictures that are files."""
     return [target for target in LINK.findall(without_code(text)) if "://" not in target]

@@ -1,4 +1,4 @@
-"""PPO and Gradient PPO once more, in double precision, with loops and gradients written by hand.
+"""PPO and Gradient PPO in NumPy: double precision, loops, gradients written by hand.
 
 Nothing of the library is used here. Parameters are lists of arrays: weights [inputs, outputs] and
 biases of a tanh network in turn, and at the end the log deviations of a Gaussian policy.
@@ -13,7 +13,7 @@ EPSILON = 1e-5
 
 
 def forward(layers, x):
-    """The network's outputs, and what each of its layers was given."""
+    """The network's outputs, and the inputs of each layer."""
     given = [np.asarray(x, np.float64)]
     for number in range(0, len(layers), 2):
         y = given[-1] @ layers[number] + layers[number + 1]

@@ -1,4 +1,4 @@
-"""Small agents and made-up rollouts, and how the program in NumPy gets them."""
+"""Small agents and random rollouts, in JAX and for the program in NumPy."""
 
 import dataclasses
 
@@ -130,7 +130,7 @@ UPDATES = 2
 
 
 def run_library(config, policy):
-    """The first state, and after each update the networks and what was told."""
+    """The first state, and after each update the networks and the metrics."""
     made = agent(config, policy)
     first = state = beginning(made)
     after = []

@@ -1,6 +1,6 @@
-"""The streaming agents once more, in NumPy: plain loops, double precision, derivatives by hand.
+"""The streaming agents in NumPy: plain loops, double precision, derivatives by hand.
 
-Written from the formulas and sharing no code with the library, to be held against it. Parameters
+Written from the formulas, without code of the library, which is compared with it. Parameters
 are flat lists, weight and bias of each layer in turn; a layer's weight is [fan_in, units].
 """
 
@@ -169,7 +169,7 @@ class AdaptiveObGD(ObGD):
 
 
 class TraceAdam:
-    """Adaptive Q(λ)'s; what a direction has beside δ z counts as a gradient of its own."""
+    """Adaptive Q(λ)'s; what a direction has beside δ z counts as a second gradient."""
 
     def __init__(self, step_size, settings):
         self.step_size, self.decay = step_size, settings.gamma * settings.lam
@@ -200,7 +200,7 @@ OPTIMIZERS = {
 
 
 class Agent:
-    """One agent in one world. `settings` has the fields of the library's `QLambdaConfig`.
+    """One agent in one environment. `settings` has the fields of the library's `QLambdaConfig`.
 
     The rule td has no auxiliary parameters: `theta` is then empty.
     """
@@ -220,7 +220,7 @@ class Agent:
         self.optimizer_theta = make(settings.h_scale * settings.step_size, settings)
 
     def forget(self):
-        """Empties the traces: what is alive of them, `discount · z`, is then zero."""
+        """Empties the traces: `discount · z` is then zero."""
         self.z_w = [np.zeros_like(p) for p in self.w]
         self.z_theta = [np.zeros_like(p) for p in self.theta]
         self.z_h, self.discount = 0.0, 0.0
@@ -287,7 +287,7 @@ class Agent:
         grad_next = gradient(self.w, x_next, policy)
         grad_delta = [discount * b - a for a, b in zip(grad_v, grad_next, strict=True)]
 
-        # Only a greedy target policy is strayed from by an exploratory action.
+        # Only a greedy target policy differs from an exploratory action.
         strayed = s.target == "max" and not self.greedy
         if strayed and s.trace_cut == "watkins":
             self.forget()

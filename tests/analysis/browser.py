@@ -51,7 +51,7 @@ class Browser:
     def _call(self, method: str, path: str, content: Any = None) -> Any:
         data = None if content is None else json.dumps(content).encode()
         request = urllib.request.Request(self._base + path, data, method=method)
-        # A proxy of the machine is no business of a driver on it.
+        # The driver is on this machine: no proxy.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(request, timeout=60) as answer:
@@ -72,7 +72,7 @@ class Browser:
         return self._call("POST", "/element", query)[_ELEMENT]
 
     def click(self, selector: str) -> None:
-        """Clicks as a user would: what is out of sight or covered cannot be."""
+        """Clicks as a user would: elements that are hidden or covered cannot be clicked."""
         self._call("POST", f"/element/{self._find(selector)}/click", {})
 
     def press(self, *keys: str) -> None:
@@ -93,7 +93,7 @@ class Browser:
         return base64.b64decode(self._call("GET", "/screenshot"))
 
     def log(self) -> list[dict[str, Any]]:
-        """What the console was told since the last time."""
+        """Messages of the console since the last call."""
         return self._call("POST", "/se/log", {"type": "browser"})
 
     def __enter__(self) -> Browser:

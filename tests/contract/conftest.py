@@ -10,7 +10,7 @@ from eligrad.agents import registry
 
 @pytest.fixture(autouse=True, scope="package")
 def own_agents():
-    """Registers the agents; other tests ask which there are, so that these are gone afterwards."""
+    """Registers the agents, and removes them afterwards: other tests list all agents."""
     importlib.import_module("tests.contract.own_agents")
     yield
     for known in (registry.AGENTS, registry.PRESETS, registry.TITLES):

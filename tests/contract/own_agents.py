@@ -1,7 +1,7 @@
 """Two small agents as a user would write them, one file and one registry call each.
 
-`mean` learns the mean reward of each action, step by step. `mean-policy` makes actions likelier
-whose rewards were above the average of a rollout.
+`mean` learns the mean reward of each action, step by step. `mean-policy` makes actions more
+likely whose rewards were above the average of a rollout.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An agent and a world small enough to compile in a second or two."""
+"""An agent and an environment small enough to compile in a second or two."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def agent(observations: int = 4, actions: int = 2, **settings: Any) -> QLambda:
 
 
 class Breaks(Environment):
-    """Observes (1, step); at step `at` the reward, the observation, or nothing is no number.
+    """Observes (1, step); at step `at` the reward, the observation, or nothing is NaN.
 
     With `at` 0 it is the very first observation.
     """

@@ -1,4 +1,4 @@
-"""Agents that learn from rollouts, and a world for them, small enough to compile in seconds."""
+"""Agents that learn from rollouts, and an environment, small enough to compile in seconds."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def agent(preset: str, env: Any, **settings: Any) -> ActorCritic:
 
 
 class Drift(Environment):
-    """A point that is pushed about; nothing in it is left to chance.
+    """A point that actions push; nothing in it is random.
 
-    Episodes end beyond ±1, and are cut after seven steps; the next begins where chance would have
-    put it, by the number of steps of the last one.
+    Episodes end beyond ±1, and are cut after seven steps; the start of the next
+    one depends on the number of steps of the last one.
     """
 
     name = "Drift"

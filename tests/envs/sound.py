@@ -1,4 +1,4 @@
-"""A sound environment, and ways to spoil it."""
+"""A valid environment, and ways to break it."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Gymnasium environments small enough to know every transition by heart."""
+"""Gymnasium environments so small that every transition is known."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Counter(gymnasium.Env):
 
 
 class Faulty(Counter):
-    """Returns a wrong shape or dtype, or fails, where it is told to."""
+    """Returns a wrong shape or dtype, or fails, at a chosen step."""
 
     def __init__(self, fault: str):
         super().__init__()
@@ -72,7 +72,7 @@ class Faulty(Counter):
 
 
 class Opaque(Counter):
-    """Has a part that nobody can copy."""
+    """Has a part that cannot be copied."""
 
     def __init__(self):
         super().__init__()

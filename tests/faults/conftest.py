@@ -1,8 +1,8 @@
-"""One undisturbed run of each engine, for all that is disturbed to be compared with."""
+"""One undisturbed run of each engine, to compare the disturbed ones with."""
 
 import pytest
 
-from tests.faults.engines import CREW, ENGINES, Programs
+from tests.faults.engines import ENGINES, MULTIPROCESS, Programs
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +18,7 @@ def undisturbed(programs, tmp_path_factory):
     def run_of(name):
         if name not in made:
             made[name] = tmp_path_factory.mktemp("undisturbed") / name
-            engine = CREW if name == "crew" else ENGINES[name]
+            engine = MULTIPROCESS if name == "crew" else ENGINES[name]
             code, _, errors = programs.finish(engine.arguments(made[name]))
             assert code == 0, errors
         return made[name]

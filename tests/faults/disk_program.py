@@ -1,9 +1,9 @@
-"""A run on a small disk of its own, which fills up or turns read-only; then it is mended.
+"""A run on a small disk, which fills up or becomes read-only; then the disk is repaired.
 
     unshare --map-root-user --mount python -m tests.faults.disk_program FAULT KILOBYTES FOLDER ...
 
 Mounts are seen by this process and its children alone: what is left of the run is copied out to
-FOLDER at each stage, and what was said is printed as JSON.
+FOLDER at each stage, and the messages are printed as JSON.
 """
 
 from __future__ import annotations

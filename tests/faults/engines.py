@@ -1,4 +1,4 @@
-"""The engines as processes, and what a run comes to."""
+"""The engines as processes, and the results of a run."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ ENGINES = {
     "rollout": Engine("ppo", "Fault/Jax-v0", 2_560, 64, SMALL_ROLLOUTS),
     "host-rollout": Engine("ppo", "Fault/Host-v0", 2_560, 64, (*SMALL_ROLLOUTS, "--processes=1")),
 }
-CREW = Engine("qrc", "Fault/Host-v0", 2_000, 50, ("--processes=2",))
+MULTIPROCESS = Engine("qrc", "Fault/Host-v0", 2_000, 50, ("--processes=2",))
 """The engine of simulators in two processes, each with one of the runs."""
 
 
@@ -83,7 +83,7 @@ class Programs:
         return ended(self.start(arguments, **options))
 
     def resume(self, run: Path, *options: str) -> str:
-        """Goes on with a run to its end; returns what it said on standard error."""
+        """Continues a run to its end; returns its standard error."""
         go_on = ["train", "--resume", str(run), "--no-progress", *options]
         code, told, errors = self.finish(go_on)
         assert code == 0, errors
@@ -92,7 +92,7 @@ class Programs:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Waits for the end of a process, which comes."""
+    """Waits for the end of a process."""
     try:
         told, errors = process.communicate(timeout=PATIENCE)
     finally:
@@ -113,7 +113,7 @@ def wait_for_checkpoints(run: Path, process: subprocess.Popen[str], count: int =
 
 
 def stopped(programs: Programs, engine: Engine, run: Path, number: signal.Signals) -> str:
-    """Begins a run and ends it by a signal after two checkpoints; returns what it said."""
+    """Starts a run and ends it by a signal after two checkpoints; returns its output."""
     process = programs.start(engine.arguments(run))
     wait_for_checkpoints(run, process, 2)
     process.send_signal(number)
@@ -128,7 +128,7 @@ def timeless(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def outcome(run: Path) -> Iterator[Any]:
-    """All that a run came to but for times, bit for bit: summary, tables, the last state."""
+    """All results of a run without times, bit for bit: summary, tables, the last state."""
     folder = RunFolder(run)
     yield timeless(folder.summary)
     for table in folder.tables():
@@ -140,13 +140,13 @@ def outcome(run: Path) -> Iterator[Any]:
 
 
 def assert_same(run: Path, undisturbed: Path) -> None:
-    """Two runs came to the same."""
+    """Asserts that two runs have the same results."""
     for ours, theirs in zip(outcome(run), outcome(undisturbed), strict=True):
         np.testing.assert_equal(ours, theirs)
 
 
 def assert_readable(run: Path) -> None:
-    """Whoever reads now finds nothing half."""
+    """Asserts that readers find no incomplete file."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         if (run / "config.json").exists():

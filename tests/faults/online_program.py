@@ -1,9 +1,9 @@
-"""A user's own program with an agent on a stream: it saves now and then, and goes on from there.
+"""A user's program with an agent on a stream: it saves at intervals, and continues from there.
 
     python -m tests.faults.online_program AGENT_FILE STEPS [FAULT]
 
 Prints a line for each step: its number, the action, the TD error in hexadecimal. Faults, in the
-middle: `reward` or `observation` that is no number, once. Ctrl-C saves, wherever it arrives.
+middle: `reward` or `observation` that is NaN, once. Ctrl-C saves, wherever it arrives.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def agent() -> QLambda:
 
 
 def world(step: int) -> tuple[np.ndarray, float]:
-    """What is seen after that many updates; the same whenever it is asked."""
+    """The observation after that many updates; always the same."""
     dice = np.random.default_rng(step)
     return dice.normal(size=3).astype(np.float32), float(dice.normal())
 
@@ -52,7 +52,7 @@ def live(online: Online, steps: int, fault: str | None, file: Path) -> None:
 
 
 def refuse(online: Online, observation: np.ndarray, fault: str) -> None:
-    """A sensor breaks: the agent says so, and is what it was."""
+    """A sensor breaks: the agent raises an error, and does not change."""
     bad = np.array([0.0, np.nan, 0.0], np.float32) if fault == "observation" else observation
     try:
         online.observe(bad, np.nan if fault == "reward" else 0.0)

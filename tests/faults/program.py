@@ -1,9 +1,9 @@
-"""`eligrad`, with two worlds in it that fail when they are told to, and a clock that may jump.
+"""`eligrad` with two environments that fail on request, and a clock that may jump.
 
     FAULT=raises FAULT_AT=3000 python -m tests.faults.program train qrc Fault/Host-v0 ...
 
-Faults: `raises`, `reward` or `observation` (no number), `memory`; all at step FAULT_AT of a world's
-life. With CLOCK=jumps the time of day goes back a day, or on by one, whenever it is asked for.
+Faults: `raises`, `reward` or `observation` (NaN), `memory`; all at step FAULT_AT of an environment.
+With CLOCK=jumps the time of day goes back a day, or on by one, whenever it is asked for.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from eligrad.cli import main
 from eligrad.engines import Rollouts, Runs
 from eligrad.envs import register
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
-from tests.faults.worlds import FAULT, HostWorld, JaxWorld, short_of_memory
+from tests.faults.environments import FAULT, HostEnv, JaxEnv, short_of_memory
 
-register("Fault/Jax-v0", JaxWorld)
-register("Fault/Host-v0", lambda: GymnasiumEnvironment(HostWorld, max_episode_steps=200))
+register("Fault/Jax-v0", JaxEnv)
+register("Fault/Host-v0", lambda: GymnasiumEnvironment(HostEnv, max_episode_steps=200))
 if FAULT == "memory":
     for engine in (Runs, Rollouts):
         engine.advance = short_of_memory(engine.advance)

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from tests.faults.engines import (
-    CREW,
     ENGINES,
+    MULTIPROCESS,
     assert_readable,
     assert_same,
     ended,
@@ -61,7 +61,7 @@ def test_stopped(programs, undisturbed, tmp_path, name, number):
 def test_a_signal_to_all_processes_of_a_run(programs, undisturbed, tmp_path, number, early):
     """As a terminal's Ctrl-C and a scheduler do it; also while the second process is starting."""
     run = tmp_path / "run"
-    process = programs.start(CREW.arguments(run), start_new_session=True)
+    process = programs.start(MULTIPROCESS.arguments(run), start_new_session=True)
     if early:
         while not children(process.pid):
             assert process.poll() is None

@@ -1,8 +1,8 @@
-"""Short runs of every agent, and whether they still are what they once were.
+"""Short runs of every agent, compared with files of earlier ones.
 
     python tests/golden/curves.py            compares, and says what differs
     python tests/golden/curves.py qrc ppo    compares these
-    python tests/golden/curves.py --write    writes the files anew: only for a change that is meant
+    python tests/golden/curves.py --write    writes the files again: only for an intended change
 
 Needs nothing of the repository but the files beside it, so that an installed eligrad can be asked.
 """
@@ -95,7 +95,7 @@ def _short(number: float) -> float | int:
 
 
 def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
-    """In words, where two curves differ by more than rounding; none if they are the same."""
+    """Describes where two curves differ by more than rounding; empty if they are the same."""
     if not theirs.keys() <= ours.keys():  # new metrics may come, none may go
         return [f"quantities {sorted(ours)} and {sorted(theirs)}"]
     found = []
@@ -117,7 +117,7 @@ def main() -> int:
     """Compares or writes all curves; returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", choices=[*RUNS, []], help="of runs; all without any")
-    parser.add_argument("--write", action="store_true", help="write the files anew")
+    parser.add_argument("--write", action="store_true", help="write the files again")
     given = parser.parse_args()
     wrong = 0
     for name in given.names or RUNS:

@@ -1,6 +1,6 @@
-"""Plays the original game and ours side by side, through the outcomes of the original's dice.
+"""Plays the original game and ours side by side, through all outcomes of its random calls.
 
-All of them, or a sample where a step has more than `limit` (Freeway's sixteen dice at once).
+All of them, or a sample where a step has more than `limit` (Freeway draws sixteen numbers at once).
 
 The original's `RandomState` is replaced by `ScriptedRandom`, which answers each call from a
 script and remembers where in the code the call came from. One step is then played once for every
@@ -84,7 +84,7 @@ class ScriptedRandom:
         return values[0] if size is None else np.array(values)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ScriptedRandom:
-        """Itself: whoever copies a game gives the copy dice of its own."""
+        """Returns itself: code that copies a game sets the random numbers of the copy."""
         return self
 
     def __getattr__(self, name: str) -> Any:
@@ -161,7 +161,7 @@ def random_policy(env: Any, rng: np.random.Generator) -> int:
 
 
 def lookahead_policy(depth: int = 6, rollouts: int = 4) -> Policy:
-    """Survives: tries each action, goes on at random, keeps what lives longest and earns most."""
+    """Survives: tries each action, continues at random, keeps the longest with most reward."""
 
     def policy(env: Any, rng: np.random.Generator) -> int:
         actions = env.minimal_action_set()

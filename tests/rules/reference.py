@@ -1,6 +1,6 @@
 """The equations of the paper in plain NumPy loops, written without looking at the library.
 
-Everything is a sum over explicit products, not a recursion, wherever that is possible: the
+Everything is a sum over explicit products, not a recursion, if possible: the
 library's recursions are checked against definitions.
 """
 

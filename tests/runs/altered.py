@@ -1,4 +1,4 @@
-"""Files of every kind that eligrad reads, and ways in which they come to be altered."""
+"""Files of every kind that eligrad reads, and ways to alter them."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ class Altered:
         self.right = self._read(self.path)
 
     def check(self, altered: bytes) -> None:
-        """It is read as what it was, or refused with its name: nothing else can happen."""
+        """Asserts that it is read unchanged, or refused with its name."""
         self.path.write_bytes(altered)
         try:
             found = self._read(self.path)

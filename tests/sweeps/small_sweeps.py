@@ -1,4 +1,4 @@
-"""Sweeps small enough for tests: little worlds, and jobs done at once in this process."""
+"""Sweeps small enough for tests: small environments, and jobs run in this process."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def outcomes(store) -> dict[str, str]:
 
 @pytest.fixture
 def quick_training(monkeypatch):
-    """In place of agents and worlds: a walk of numbers that depends on seed and λ.
+    """In place of agents and environments: a walk of numbers that depends on seed and λ.
 
     All else is as in training: chunks, checkpoints, metrics and a summary in a run folder. A
     hundred sweeps take seconds, so that each of their writes can be the last one.

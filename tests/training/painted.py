@@ -29,7 +29,7 @@ class PaintedCartPole(CartPoleEnv):
 
 
 class Silent(CartPoleEnv):
-    """Cannot be drawn."""
+    """Cannot be rendered."""
 
     def __init__(self, render_mode=None):
         if render_mode is not None:

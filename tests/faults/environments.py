@@ -1,4 +1,4 @@
-"""Two worlds that fail when they are told to, by the variables FAULT and FAULT_AT."""
+"""Two environments that fail as the variables FAULT and FAULT_AT say."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from eligrad.envs.spaces import Box, Discrete
 FAULT, FAULT_AT = os.environ.get("FAULT"), int(os.environ.get("FAULT_AT", "0"))
 
 
-class HostWorld(CartPoleEnv):
-    """CartPole that counts the steps of its life."""
+class HostEnv(CartPoleEnv):
+    """CartPole that counts all its steps."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,8 +38,8 @@ class HostWorld(CartPoleEnv):
         return observation, reward, terminated, truncated, info
 
 
-class JaxWorld(Environment):
-    """A place that is pushed about at random and by the actions; beyond ±1 an episode ends."""
+class JaxEnv(Environment):
+    """A position that moves at random and by the actions; beyond ±1 an episode ends."""
 
     name = "Fault/Jax-v0"
     observation_space = Box(-np.inf, np.inf, (2,))

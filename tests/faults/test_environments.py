@@ -1,4 +1,4 @@
-"""Worlds that fail, memory that runs out, clocks that jump: said in a line, and nothing is lost."""
+"""Faults of environments, memory and clocks: one line says so, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import time
 import pytest
 
 from eligrad.runs.folder import RunFolder
-from tests.faults.engines import CREW, ENGINES, assert_readable, assert_same, ended
+from tests.faults.engines import ENGINES, MULTIPROCESS, assert_readable, assert_same, ended
 
 pytestmark = pytest.mark.faults
 
@@ -28,8 +28,8 @@ SAID = {
         "memory": r"out of memory in steps .* of 'Fault/Jax-v0'; fewer seeds",
     },
     "host": {
-        "raises": r"'HostWorld' raised at step {step:,}: OSError\('the joint is jammed'\)",
-        "memory": r"out of memory at step {step:,} of 'HostWorld'; fewer .* allocate 8\.00 PiB",
+        "raises": r"'HostEnv' raised at step {step:,}: OSError\('the joint is jammed'\)",
+        "memory": r"out of memory at step {step:,} of 'HostEnv'; fewer .* allocate 8\.00 PiB",
     },
 }
 SAID |= {"rollout": SAID["stream"], "host-rollout": SAID["host"]}
@@ -93,9 +93,9 @@ def read_all(terminal: int, shown: list[bytes]) -> None:
 
 def test_nothing_is_left_running(programs, tmp_path):
     """A fault in one of two processes ends both."""
-    command = CREW.arguments(tmp_path / "run")
+    command = MULTIPROCESS.arguments(tmp_path / "run")
     process = programs.start(
-        command, start_new_session=True, FAULT="raises", FAULT_AT=CREW.fault_at
+        command, start_new_session=True, FAULT="raises", FAULT_AT=MULTIPROCESS.fault_at
     )
     code, _, errors = ended(process)
     assert code == 2
