@@ -1,7 +1,7 @@
 """Running statistics, and the normalisation of observations and rewards with them.
 
 One concept serves every agent: `RunningStats`, a mean and a variance that count each sample
-exactly once. Streaming agents feed it one observation at a time, PPO a batch at a time::
+exactly once. Streaming agents feed it one observation at a time, PPO a batch at a time:
 
     stats = init_stats(observation.shape)
     stats = update(stats, observation)            # first the update, then the normalisation

@@ -449,7 +449,7 @@ def norm(tree: PyTree) -> Float[Array, ""]:
 def check_count(name: str, value: Any) -> None:
     """Raises ValueError for anything but an integer of at least 1."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} is {value}; an integer of at least 1 is accepted")
+        raise ValueError(f"{name} is {value}; a whole number of at least 1 is accepted")
 
 
 def check_divides(name: str, value: int, whole_name: str, whole: int) -> None:

@@ -1,6 +1,6 @@
 """One agent on one real stream: no environment object, one call for each observation.
 
-For a robot, a socket or a sensor that sends an observation and waits for an action::
+For a robot, a socket or a sensor that sends an observation and waits for an action:
 
     agent = Online(QLambda(config, network), seed=0)
     action = agent.observe(first_observation)

@@ -1,6 +1,6 @@
 """The environment protocol: pure functions of a key, a state and numeric parameters.
 
-An environment of your own needs two spaces and two methods::
+An environment of your own needs two spaces and two methods:
 
     class Corridor(Environment):
         name = "Corridor"

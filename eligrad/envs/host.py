@@ -1,7 +1,7 @@
 """Environments that run on the host, outside JAX: their protocol.
 
 A `HostEnvironment` knows its spaces and opens any number of copies, which are then stepped
-together::
+together:
 
     with env.open(4) as copies:
         observation = copies.reset(seeds=[0, 1, 2, 3])

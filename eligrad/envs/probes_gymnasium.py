@@ -1,7 +1,5 @@
 """The probes as Gymnasium environments, registered under their own names on import.
 
-::
-
     import eligrad.envs.probes_gymnasium
     env = gymnasium.make("Probe/Trace-v0")
 

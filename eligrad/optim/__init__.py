@@ -3,7 +3,7 @@
 Every optimiser here is optax's kind: `update` takes a gradient, to be descended, and returns the
 step to be added to the parameters. A rule gives the opposite, a direction Δ to be followed.
 `ascend` is the one place where the sign changes; the agents wrap every optimiser by it, one of
-this package, of optax or of your own::
+this package, of optax or of your own:
 
     optimizer = ascend(obgd(1.0, kappa=2.0))
     step, state = optimizer.update(

@@ -13,7 +13,7 @@ def ascend(optimizer: optax.GradientTransformation) -> optax.GradientTransformat
     """Turns an optimiser, which descends a gradient, into one that follows a direction.
 
     The rules return Δw, to be added to the parameters, and an optimiser returns a step along
-    the *negative* of what it is given. So with `optimizer = ascend(optax.sgd(0.1))`::
+    the *negative* of what it is given. So with `optimizer = ascend(optax.sgd(0.1))`:
 
         updates, state = optimizer.update(delta_w, state, params)  # 0.1 * delta_w
         params = optax.apply_updates(params, updates)              # params + 0.1 * delta_w

@@ -20,7 +20,7 @@ from eligrad._base.array_checks import Number, check_number
 def obgd(learning_rate: Number, kappa: Number) -> optax.GradientTransformationExtraArgs:
     """ObGD: a step α g, shortened where it might overshoot the target.
 
-    With the norm taken over the whole tree::
+    With the norm taken over the whole tree:
 
         M  = α κ max(|δ|, 1) |z|₁
         Δw = α / max(M, 1) · g
@@ -62,7 +62,7 @@ def adaptive_obgd(
 ) -> optax.GradientTransformationExtraArgs:
     """ObGD of a direction whose every entry is divided by the root mean square of its recent past.
 
-    The trace that bounds the step is divided alike. The t-th update is::
+    The trace that bounds the step is divided alike. The t-th update is:
 
         v  = β₂ v + (1 - β₂) g²,    s = sqrt(v / (1 - β₂^t) + ε)
         M  = α κ max(|δ|, 1) |z / s|₁

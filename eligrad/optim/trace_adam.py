@@ -25,7 +25,7 @@ def trace_adam(
 ) -> optax.GradientTransformationExtraArgs:
     """Adam whose first moment is the eligibility trace, and whose second forgets as the trace does.
 
-    For Q(λ), whose direction is δ z, with d = γ λ and δ clipped to ±1::
+    For Q(λ), whose direction is δ z, with d = γ λ and δ clipped to ±1:
 
         s  = d s + (∇V)²,    n = d n + 1,    v = s / n
         Δw = α clip(δ) z / (sqrt(v) + ε)
@@ -33,7 +33,7 @@ def trace_adam(
     v is Adam's second moment with β₂ = d and its bias corrected. z is the trace itself, a sum and
     no average; v is not emptied where the trace is. The direction g of a gradient rule has a
     correction c beside δ z, -H ∇V - z_h ∇δ for w. It is shortened by as much as clipping shortens
-    δ, and its squares join those of the gradient, so that its steps are bounded, too::
+    δ, and its squares join those of the gradient, so that its steps are bounded, too:
 
         c  = (g - δ z) / max(|δ|, 1)
         s  = d s + (∇V)² + c²

@@ -1,6 +1,6 @@
 """Finite problems with exact answers, to test rules and to see how they differ.
 
-Why TD diverges off-policy and gradient TD does not, in a few lines::
+Why TD diverges off-policy and gradient TD does not, in a few lines:
 
     import jax
     import numpy as np

@@ -3,7 +3,7 @@
 Around a solution the mean updates are a linear system: deviations x of (w, θ) move by M x. It is
 stable if every eigenvalue of M has a negative real part; the largest of them is the slowest mode.
 With linear values, with A and C = E_d[x x^T] of the features, and with R = I for "parameters" and
-"head" or R = C for "output"::
+"head" or R = C for "output":
 
     TDC, TDRC:  M = [[-A, A^T - C], [-A, -(C + beta R)]]
     GTD2:       M = [[ 0, A^T    ], [-A, -(C + beta R)]]

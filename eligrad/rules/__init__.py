@@ -1,10 +1,10 @@
 """Gradient TD(λ) as pure functions: no environment, no network class, no training loop.
 
-The forward view of a rule is a loss over a sequence::
+The forward view of a rule is a loss over a sequence:
 
     losses = rules.TDRC.loss(v_tm1, r_t, discount_t, v_t, h_tm1, lam=0.95, theta=theta)
 
-and its backward view a pair `init` / `update` with eligibility traces::
+and its backward view a pair `init` / `update` with eligibility traces:
 
     traces = rules.TDRC.init(w, theta)
     update, traces = rules.TDRC.update(

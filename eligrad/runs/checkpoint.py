@@ -275,7 +275,7 @@ def _check_header(header: dict[str, Any]) -> None:
     for name in ("step", "steps"):
         value = header.get(name, 0)
         if type(value) is not int or not 0 <= value < 2**63:
-            raise ValueError(f"{name} is {value!r:.80}; an integer of at least 0 is accepted")
+            raise ValueError(f"{name} is {value!r:.80}; a whole number of at least 0 is accepted")
     sums = header.get("metrics", {})
     if type(sums) is not dict or not all(type(digest) is str for digest in sums.values()):
         raise ValueError(f"metrics is {sums!r:.80}; checksums by file are accepted")

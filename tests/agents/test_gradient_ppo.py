@@ -250,7 +250,7 @@ def test_values_are_never_clipped():
         ({"rule": "tdcr"}, "rule is 'tdcr'; .* did you mean 'td"),
         ({"rule": "td", "h": "features"}, "h is 'features' and rule 'td', which has no h"),
         ({"beta": -1.0}, r"beta is -1.0; values in \[0, ∞\)"),
-        ({"sequence": 0}, "sequence is 0; an integer of at least 1"),
+        ({"sequence": 0}, "sequence is 0; a whole number of at least 1"),
         ({"sequence": 5}, "sequence is 5 and rollout / num_envs 16; sequence must divide"),
         ({"sequence": 16, "minibatch_size": 8}, "sequence is 16 and minibatch_size 8"),
         ({"sequence": 32}, "sequence is 32 and rollout / num_envs 16"),

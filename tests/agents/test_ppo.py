@@ -314,7 +314,7 @@ def test_other_episodes():
         ({"gamma": 1.1}, r"gamma is 1.1; values in \[0, 1\]"),
         ({"value_clip": -0.1}, "value_clip is -0.1"),
         ({"actor_step_size": float("nan")}, "actor_step_size is nan"),
-        ({"rollout": 0}, "rollout is 0; an integer of at least 1"),
+        ({"rollout": 0}, "rollout is 0; a whole number of at least 1"),
         ({"epochs": 0}, "epochs is 0; a whole number"),
         ({"num_envs": 5}, "num_envs is 5 and rollout 24; num_envs must divide rollout"),
         ({"minibatch_size": 7}, "minibatch_size is 7 and rollout 24; .* must divide"),

@@ -1,7 +1,5 @@
 """A JAX environment as a Gymnasium one, for libraries that know only those.
 
-::
-
     model = stable_baselines3.PPO("MlpPolicy", GymnasiumFromJax(env))
 """
 

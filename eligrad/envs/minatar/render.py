@@ -31,7 +31,7 @@ def render(
     Each cell becomes `scale` × `scale` pixels.
     """
     if scale < 1:
-        raise ValueError(f"scale is {scale}; a whole number from 1 is accepted")
+        raise ValueError(f"scale is {scale}; a whole number of at least 1 is accepted")
     lit = np.asarray(observation)
     channels = lit.shape[-1]
     top: Int[np.ndarray, ...] = np.max(lit * np.arange(1, channels + 1), axis=-1)
