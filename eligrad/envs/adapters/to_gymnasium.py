@@ -1,6 +1,6 @@
 """A JAX environment as a Gymnasium one, for libraries that know only those.
 
-    model = stable_baselines3.PPO("MlpPolicy", GymnasiumFromJax(env))
+model = stable_baselines3.PPO("MlpPolicy", GymnasiumFromJax(env))
 """
 
 from __future__ import annotations
