@@ -1,20 +1,27 @@
-"""What `mkdocs build` does beyond Markdown: pages from outside docs/, a complete reference.
+"""What `mkdocs build` does beyond Markdown.
 
-Some pages live where they are needed (`results/README.md`, beside the results). Links between them
-and docs/ are those of files, so that they work in an editor too; here they become those of a site.
-And no public symbol may lack a docstring or a place in the reference: the build fails.
+- Some pages are outside docs/ (`results/README.md`, beside the results), and the notebook becomes a
+  page. Links lead to files, so that they work in an editor too; here they become links of the site.
+- Formulas, written as $…$, become MathML, which browsers show without a script or a network.
+- The reference shows the symbols that a page names as `first`, then the others. The build fails if
+  a public symbol has no docstring, or is not in the reference.
 """
 
 from __future__ import annotations
 
+import base64
 import functools
+import html
+import json
 import posixpath
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import griffe
+from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -51,6 +58,10 @@ ELSEWHERE = (
 )
 """Symbols for users in modules that no package imports."""
 
+NOTEBOOK = "demo"
+"""`demo.ipynb` is shown as the page `demo.md`."""
+
+_FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)]*)?\)")
 
 
@@ -62,7 +73,27 @@ def on_files(files: Files, config: Any) -> Files:
             if picture:
                 source = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
                 files.append(File.generated(config, source, abs_src_path=str(ROOT / source)))
+    for name, content in notebook_page((ROOT / "docs" / f"{NOTEBOOK}.ipynb").read_text()).items():
+        files.append(File.generated(config, name, content=content))
     return files
+
+
+def notebook_page(notebook: str) -> dict[str, str | bytes]:
+    """Returns a notebook as a page and the pictures that it shows, by their file names."""
+    page, files = [], dict[str, str | bytes]()
+    for cell in json.loads(notebook)["cells"]:
+        source = "".join(cell["source"])
+        page.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", ()):
+            picture = output.get("data", {}).get("image/png")
+            if picture:
+                name = f"images/{NOTEBOOK}-{len(files)}.png"
+                files[name] = base64.b64decode(picture)
+                page.append(f"![Output of the code above]({name})")
+            else:
+                page.append(f"```text\n{''.join(output['text']).rstrip()}\n```")
+    page.insert(1, f"[Download this notebook]({NOTEBOOK}.ipynb){{ download }}")
+    return files | {f"{NOTEBOOK}.md": "\n\n".join(page)}
 
 
 def _links(markdown: str) -> Iterator[tuple[bool, str]]:
@@ -75,6 +106,8 @@ def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> st
     """Turns links between files into links of the site; what the site lacks becomes plain text."""
     del config
     here = page.file.src_uri
+    if "first" in page.meta:
+        markdown = _ordered(markdown, page.meta["first"])
     in_repository = here if here in OUTSIDE else f"docs/{here}"
 
     def on_site(match: re.Match[str]) -> str:
@@ -83,6 +116,8 @@ def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> st
             return match.group()
         folder = posixpath.dirname(in_repository)
         path = posixpath.normpath(posixpath.join(folder, target)).removeprefix("docs/")
+        if path == f"{NOTEBOOK}.ipynb" and here != f"{NOTEBOOK}.md":
+            path = f"{NOTEBOOK}.md"
         if files.get_file_from_path(path) is None:
             if (ROOT / path).exists():
                 return text
@@ -91,6 +126,28 @@ def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> st
         return f"{mark}[{text}]({relative}{anchor})"
 
     return _LINK.sub(on_site, markdown)
+
+
+def _ordered(markdown: str, first: list[str]) -> str:
+    """The page of a package with its symbols in order: those named, then the others."""
+    package = re.findall(r"^::: (\S+)$", markdown, re.MULTILINE)[0]
+    paths = (name.removeprefix(f"{package}.") for name in public_symbols(package))
+    names = [path for path in paths if "." not in path]
+    if unknown := set(first) - set(names):
+        raise PluginError(f"{package} has no {', '.join(sorted(unknown))}")
+    members = [*first, *(name for name in names if name not in first)]
+    options = f"    options:\n      members: [{', '.join(members)}]"
+    return markdown.replace(f"::: {package}\n", f"::: {package}\n{options}\n", 1)
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """Turns formulas into MathML."""
+    return _FORMULA.sub(_mathml, content)
+
+
+def _mathml(match: re.Match[str]) -> str:
+    element, formula = match.groups()
+    return convert(html.unescape(formula), display="block" if element == "div" else "inline")
 
 
 def public_symbols(package: str, *, where: Path = ROOT) -> dict[str, griffe.Object | griffe.Alias]:
@@ -137,7 +194,9 @@ def undocumented(symbols: dict[str, Any]) -> list[str]:
 
 
 def on_config(config: Any) -> Any:
-    """Refuses to build while a public symbol has no docstring."""
+    """Refuses to build while a public symbol has no docstring; links to the repository."""
+    about = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    config["repo_url"] = about.get("urls", {}).get("Repository")
     missing = [name for package in PACKAGES for name in undocumented(public_symbols(package))]
     if missing:
         raise PluginError(f"without a docstring: {', '.join(missing)}")
@@ -147,8 +206,8 @@ def on_config(config: Any) -> Any:
 def on_post_build(config: Any) -> None:
     """Fails where the reference that was built leaves a public symbol out."""
     with (Path(config["site_dir"]) / "objects.inv").open("rb") as file:
-        told = Inventory.parse_sphinx(file, domain_filter=("py",))
+        built = Inventory.parse_sphinx(file, domain_filter=("py",))
     wanted = [name for package in PACKAGES for name in public_symbols(package)]
-    missing = sorted({*wanted, *ELSEWHERE} - set(told))
+    missing = sorted({*wanted, *ELSEWHERE} - set(built))
     if missing:
         raise PluginError(f"not in the reference: {', '.join(missing)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib
 import importlib.util
 import os
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 import tyro
+from fontTools.ttLib import TTFont
 
 from eligrad import cli
 from eligrad.cli import compare as cli_compare
@@ -184,10 +186,13 @@ def test_a_symbol_without_docstring_is_found(tmp_path):
     assert hooks.undocumented(symbols) == ["sample.Told.method", "sample.untold"]
 
 
-def test_the_site_builds_strictly(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder of the site, built strictly."""
     load_hooks()
+    folder = tmp_path_factory.mktemp("docs") / "site"
     result = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
         capture_output=True,
         text=True,
         timeout=600,
@@ -196,6 +201,46 @@ def test_the_site_builds_strictly(tmp_path):
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
     )
     assert result.returncode == 0, result.stderr
+    return folder
+
+
+def test_the_site_has_every_page_and_needs_no_network(site):
     for page in TEXTS:
-        folder = tmp_path / "site" / page.removesuffix(".md").removesuffix("index")
+        folder = site / page.removesuffix(".md").removesuffix("index")
         assert (folder / "index.html").is_file()
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r"<(?:script|img)[^>]* src=.?([^\s>]+)", text)
+        loaded += re.findall(r"<link[^>]* rel=.?stylesheet[^>]* href=.?([^\s>]+)", text)
+        assert not [address for address in loaded if "//" in address], page
+        assert not re.search(r"::</p>|<p>::", text), page
+
+
+def test_formulas_are_mathml_in_characters_of_the_font(site):
+    font = set(TTFont(DOCS / "fonts" / "math.woff").getBestCmap())
+    pages = {page: page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
+    for page, text in pages.items():
+        assert "arithmatex" not in text, page
+        for formula in re.findall(r"<math.*?</math>", text, re.DOTALL):
+            shown = html.unescape(re.sub(r"<[^>]*>", "", formula))
+            assert "\\" not in shown, formula
+            assert {ord(character) for character in shown} <= font, formula
+    for page, fewest in (("mathematics", 50), ("api/rules", 5)):
+        assert pages[site / page / "index.html"].count("<math") >= fewest
+
+
+def test_the_notebook_is_a_page_with_its_outputs(site):
+    text = (site / "demo" / "index.html").read_text(encoding="utf-8")
+    assert "12,908 episodes" in text
+    assert (site / "images" / "demo-0.png").read_bytes().startswith(b"\x89PNG")
+    assert "images/demo-0.png" in text
+    for page in ("index.html", "quickstart/index.html"):
+        assert 'demo.ipynb"' not in (site / page).read_text(encoding="utf-8")
+
+
+def test_the_reference_begins_with_the_symbols_that_a_page_names_first(site):
+    text = (site / "api" / "rules" / "index.html").read_text(encoding="utf-8")
+    symbols = re.findall(r'<h2 id="eligrad\.rules\.(\w+)"', text)
+    assert symbols[:5] == ["TDRC", "TDC", "GTD2", "TD", "Rule"]
+    with pytest.raises(Exception, match="rules has no TDRX"):
+        load_hooks()._ordered("::: eligrad.rules\n", ["TDRX"])
