@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Iterator
 from typing import Any
-
-import numpy as np
 
 from eligrad._base.checks import whole_number
 from eligrad.agents import registry
@@ -28,22 +29,16 @@ def resolve(spec: Spec) -> list[Run]:
     return list(runs.values())
 
 
-def _configurations(sweep: Sweep) -> list[Configuration]:
-    combinations = list(sweep.combinations())
-    made = [
-        _configuration(agent, env, sweep.steps, changes)
-        for env in sweep.envs
-        for agent in sweep.agents
-        for changes in combinations
-    ]
+def _configurations(sweep: Sweep) -> Iterator[Configuration]:
     checked = set()
-    for one in made:
+    for env, agent, changes in itertools.product(sweep.envs, sweep.agents, sweep.combinations()):
+        one = _configuration(agent, env, sweep.steps, changes)
         # Worlds and networks take time to make, and numbers of an agent do not matter to them.
-        shape = (one.agent, one.env, one.max_episode_steps, str(one.env_params), static_part(one))
+        shape = (agent, env, one.max_episode_steps, str(one.env_params), static_part(one))
         if shape not in checked:
             checked.add(shape)
             check_world(one)
-    return made
+        yield one
 
 
 def check_world(configuration: Configuration) -> None:
@@ -97,6 +92,6 @@ def _like(name: str, value: Any, default: Any) -> Any:
 
 def _number(name: str, value: Any) -> float | int:
     sound = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not sound or not np.isfinite(value):
+    if not sound or not -math.inf < value < math.inf:
         raise SpecError(f"{name} is {value!r}; a number is accepted")
     return value

@@ -39,12 +39,17 @@ import math
 import random
 import runpy
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from eligrad._base.checks import MOST_STEPS
 from eligrad._base.errors import UnknownName
+from eligrad.envs.names import module_of
 
+MOST_RUNS = 100_000
+"""Runs that a sweep may have: more are a mistake, and would fill the memory."""
+MOST_BYTES = 2**24
 _DISTRIBUTIONS = ("uniform", "log_uniform", "choice")
 
 
@@ -64,7 +69,7 @@ class Draws:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.samples, int) or self.samples < 1:
+        if type(self.samples) is not int or self.samples < 1:
             raise SpecError(f"random.samples is {self.samples!r}; 1 or more is accepted")
         if not self.draw:
             raise SpecError("random.draw is empty; name the fields to be drawn")
@@ -141,6 +146,15 @@ class Sweep:
                     raise SpecError(f"{field} is in {owners[field]} and in {table}; one is enough")
 
     @property
+    def count(self) -> int:
+        """The number of runs."""
+        seeds = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
+        points = math.prod(len(values) for values in flat(self.grid).values())
+        drawn = self.random.samples if self.random else 1
+        settings = points * (len(self.list) or 1) * drawn
+        return len(self.agents) * len(self.envs) * settings * seeds
+
+    @property
     def seed_list(self) -> tuple[int, ...]:
         """The seeds one by one."""
         return tuple(range(self.seeds)) if isinstance(self.seeds, int) else tuple(self.seeds)
@@ -168,6 +182,13 @@ class Spec:
     setup: Path | None = None
     """A Python file to run wherever training happens, as it registers environments."""
 
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise SpecError("part is empty; at least one is accepted")
+        count = sum(part.count for part in self.parts)
+        if count > MOST_RUNS:
+            raise SpecError(f"the sweep has {count:.6g} runs; up to {MOST_RUNS:,} are accepted")
+
 
 def read_spec(path: str | Path) -> Spec:
     """The spec in a .toml or .py file; a Python one defines `sweep`, a `Sweep` or a `Spec`."""
@@ -177,17 +198,26 @@ def read_spec(path: str | Path) -> Spec:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     if path.suffix == ".toml":
-        with path.open("rb") as file:
-            try:
-                return parse(tomllib.load(file), name=path.stem)
-            except tomllib.TOMLDecodeError as error:
-                raise SpecError(f"{path} is no TOML: {error}") from error
+        return _read_toml(path)
     found = run_setup(str(path.resolve())).get("sweep")
     if isinstance(found, Sweep):
         found = Spec([found])
     if not isinstance(found, Spec):
         raise SpecError(f"{path} defines sweep as {found!r}; a Sweep or a Spec is accepted")
     return dataclasses.replace(found, name=found.name or path.stem, setup=path.resolve())
+
+
+def _read_toml(path: Path) -> Spec:
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise SpecError(f"{path} has {size:,} bytes; up to {MOST_BYTES:,} are accepted")
+    try:
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise SpecError(f"{path} is no TOML: {error}") from error
+        return parse(content, name=path.stem)
+    except RecursionError:
+        raise SpecError(f"{path} is no spec: its tables are nested too deeply") from None
 
 
 @functools.cache
@@ -207,12 +237,14 @@ def parse(content: Mapping[str, Any], name: str = "") -> Spec:
     parts = content.get("part", [{}])
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
         raise SpecError("part is no list of tables; write [[part]] above each")
+    if not isinstance(name := content.get("name", name), str):
+        raise SpecError(f"name is {name!r}; a text is accepted")
     stage_two = content.get("stage_two", {})
     _check_keys("field of stage_two", stage_two, ("seeds",))
     if "seeds" in stage_two:
         _check_seeds(stage_two["seeds"], "stage_two.seeds")
     sweeps = [_sweep(_joined(common, part)) for part in parts]
-    return Spec(sweeps, content.get("name", name), stage_two)
+    return Spec(sweeps, name, stage_two)
 
 
 def _joined(common: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,6 +269,8 @@ def _sweep(table: Mapping[str, Any]) -> Sweep:
         for needed in ("draw", "samples"):
             if needed not in table["random"]:
                 raise SpecError(f"random.{needed} is missing")
+        if type(seed := table["random"].get("seed", 0)) is not int:
+            raise SpecError(f"random.seed is {seed!r}; a whole number is accepted")
         recipes = table["random"]["draw"]
         draws = Draws(**{**table["random"], "draw": _flat_recipes(recipes)})
     return Sweep(**{**table, "random": draws})
@@ -248,6 +282,12 @@ def _check_fields(fields: Mapping[str, Any]) -> None:
         _check_values(name, fields[name])
         if not all(isinstance(value, str) for value in fields[name]):
             raise SpecError(f"{name} is {fields[name]!r}; a list of names is accepted")
+    for env in fields["envs"]:
+        module = module_of(env)
+        if module is not None and not all(part.isidentifier() for part in module.split(".")):
+            raise SpecError(f"envs has {env!r}, but {module!r} is no name of a module")
+    if not _is_number(fields["steps"]):
+        raise SpecError(f"steps is {fields['steps']!r}; a number is accepted")
     if "seeds" in fields:
         _check_seeds(fields["seeds"])
     for name in ("fixed", "grid"):
@@ -255,7 +295,10 @@ def _check_fields(fields: Mapping[str, Any]) -> None:
             raise SpecError(f"{name} is {fields[name]!r}; a table is accepted")
     for field, values in flat(fields.get("grid", {})).items():
         _check_values(f"grid.{field}", values)
-    for entry in fields.get("list", ()):
+    entries = fields.get("list", ())
+    if not isinstance(entries, Sequence):
+        raise SpecError(f"list is {entries!r}; a list of tables is accepted")
+    for entry in entries:
         if not isinstance(entry, Mapping) or not entry:
             raise SpecError(f"list has the entry {entry!r}; tables of settings are accepted")
 
@@ -273,17 +316,20 @@ def _check_values(name: str, values: Any) -> None:
         raise SpecError(f"{name} is {values!r}; a list is accepted")
     if not len(values):
         raise SpecError(f"{name} is empty; at least one value is accepted")
-    for index, value in enumerate(values):
-        if value in values[:index]:
+    seen = set()
+    for value in values:
+        key = value if isinstance(value, Hashable) else repr(value)
+        if key in seen:
             raise SpecError(f"{name} has {value!r} twice")
+        seen.add(key)
 
 
 def _check_seeds(seeds: Any, name: str = "seeds") -> None:
-    accepted = "a number of seeds, or a list of different ones from 0 on, is accepted"
+    accepted = "a number of seeds, or a list of different ones from 0 to 2³¹ - 1, is accepted"
     if type(seeds) is int:
-        sound = seeds >= 1
+        sound = 1 <= seeds <= MOST_RUNS
     elif isinstance(seeds, Sequence) and len(seeds) > 0:
-        sound = all(type(seed) is int and seed >= 0 for seed in seeds)
+        sound = all(type(seed) is int and 0 <= seed <= MOST_STEPS for seed in seeds)
         sound = sound and len(set(seeds)) == len(seeds)
     else:
         sound = False
@@ -310,5 +356,7 @@ def _flat_recipes(table: Any) -> dict[str, Any]:
     if not isinstance(table, Mapping):
         raise SpecError(f"random.draw is {table!r}; a table is accepted")
     inner = table.get("env_params", {})
+    if not isinstance(inner, Mapping):
+        raise SpecError(f"random.draw.env_params is {inner!r}; a table is accepted")
     recipes = {f"env_params.{name}": recipe for name, recipe in inner.items()}
     return {**{name: value for name, value in table.items() if name != "env_params"}, **recipes}

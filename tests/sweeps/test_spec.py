@@ -188,3 +188,61 @@ def test_files_that_are_no_specs(tmp_path):
         read_spec(tmp_path / "other.py")
     with pytest.raises(SpecError, match="envs is missing"):
         parse({"steps": 1, "agents": ["qrc"]})
+
+
+DEEP = 20_000
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("", f"[fixed]\nlam = {'[' * DEEP}{']' * DEEP}", "nested too deeply"),
+        ("", f"[fixed{'.a' * DEEP}]\nlam = 1", "nested too deeply"),
+        ("", f"[fixed]\na = {'{a=' * DEEP}1{'}' * DEEP}", "nested too deeply"),
+        ("seeds = 2", "seeds = 1000000000", "seeds is 1000000000; a number of seeds"),
+        ("seeds = 2", f"seeds = [{2**70}]", "from 0 to 2³¹ - 1"),
+        ("seeds = 2", f"seeds = {'9' * 5000}", "is no TOML: Exceeds the limit"),
+        ("steps = 400", "steps = nan", "steps is nan"),
+        ("steps = 400", "steps = 1e300", r"steps is 1e\+300"),
+        ("steps = 400", "steps = true", "steps is True; a number is accepted"),
+        ("steps = 400", "steps = 1979-05-27", "steps is datetime.date"),
+        ("", f"[grid]\nlam = {list(range(60_000))}", "the sweep has 120000 runs; up to 100,000"),
+        (
+            "",
+            "[grid]\n"
+            + "".join(f"{name} = {list(range(400))}\n" for name in ("lam", "beta", "gamma")),
+            r"the sweep has 1.28e\+08 runs",
+        ),
+        ("", "[random]\nsamples = 1000000000000\ndraw.lam = {uniform = [0, 1]}", "2e.12 runs"),
+        ("", "[random]\nsamples = true\ndraw.lam = {uniform = [0, 1]}", "random.samples is True"),
+        ("", "[random]\nsamples = 1\nseed = {}\ndraw.lam = {uniform = [0, 1]}", "random.seed is"),
+        ("", "[random]\nsamples = 1\ndraw.env_params = 3", "env_params is 3; a table is accepted"),
+        ("", "[random]\nsamples = 1\ndraw.lam = {uniform = [0, inf]}", "lam is inf"),
+        ("", "[fixed]\nlam = 1979-05-27", "lam is datetime.date"),
+        ("", f"[fixed]\nlam = {'9' * 400}", "lam is 9"),
+        ("", "[grid]\nlam = [{a = 1}, {a = 1}]", "twice"),
+        ("", "list = 3", "list is 3; a list of tables is accepted"),
+        ("", "[list]\nlam = 1", "a list of tables is accepted"),
+        ("", "part = []", "part is empty"),
+        ("", "name = 3", "name is 3; a text is accepted"),
+        ("OffPolicy-v0", "\\u001b[2J", r"unknown environment 'Probe/\\x1b\[2J'"),
+        ("Probe/OffPolicy-v0", ":X-v0", "'' is no name of a module"),
+        ("Probe/OffPolicy-v0", "../x:X-v0", r"'\.\./x' is no name of a module"),
+        ("Probe/OffPolicy-v0", "\udcff", "is no TOML: 'utf-8' codec"),
+    ],
+)
+def test_hostile_files(tmp_path, old, new, message):
+    """Whatever a file holds: refused in a moment, with a reason, and without a traceback."""
+    whole = 'steps = 400\nseeds = 2\nagents = ["qrc"]\nenvs = ["Probe/OffPolicy-v0"]\n'
+    text = whole.replace(old, new) if old else whole + new
+    (tmp_path / "spec.toml").write_bytes(text.encode("utf-8", "surrogateescape"))
+    # What commands print without a traceback.
+    with pytest.raises((ValueError, TypeError), match=message):
+        resolve(read_spec(tmp_path / "spec.toml"))
+
+
+def test_a_file_of_absurd_size_is_not_read(tmp_path):
+    with (tmp_path / "spec.toml").open("wb") as file:
+        file.truncate(10 * 2**30)
+    with pytest.raises(SpecError, match="has 10,737,418,240 bytes"):
+        read_spec(tmp_path / "spec.toml")
