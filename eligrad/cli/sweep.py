@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import shlex
 import sys
 from pathlib import Path
@@ -72,9 +73,8 @@ class Sweep:
         """Trains; returns the exit code."""
         from eligrad.sweeps.driver import train_runs
         from eligrad.sweeps.resolve import resolve
-        from eligrad.sweeps.spec import read_spec
 
-        spec = read_spec(self.spec)
+        spec = _read_spec(self.spec)
         store = self.store or Path("runs") / self.spec.stem
         runs = resolve(spec)
         print(f"{len(runs)} runs, to {store}")
@@ -96,9 +96,8 @@ class TwoStage:
     def run(self) -> int:
         """Both stages; returns the exit code."""
         from eligrad.sweeps import two_stage
-        from eligrad.sweeps.spec import read_spec
 
-        plan = two_stage.TwoStage.of(read_spec(self.spec))
+        plan = two_stage.TwoStage.of(_read_spec(self.spec))
         store = self.store or Path("runs") / self.spec.stem
         words = ["two-stage", str(self.spec)]
         print(f"stage 1: {len(plan.runs)} runs, to {store / STAGE_ONE}")
@@ -172,8 +171,6 @@ def main(command: str, arguments: list[str]) -> int:
     import jax
 
     jax.config.update("jax_platforms", "cpu")
-    if not isinstance(given, Reproduce):
-        look_here()  # for modules that the user's spec names
     try:
         return given.run()
     except (ValueError, TypeError, ImportError, OSError) as error:
@@ -181,6 +178,20 @@ def main(command: str, arguments: list[str]) -> int:
             raise
         print(f"eligrad {command}: {error}", file=sys.stderr)
         return 2
+
+
+def _read_spec(path: Path) -> Any:
+    """The spec of a file; modules that it names may be in the current folder."""
+    from eligrad.envs.names import module_of
+    from eligrad.sweeps.spec import read_spec
+
+    if path.suffix == ".py":
+        look_here()
+    spec = read_spec(path)
+    modules = {module_of(env) for part in spec.parts for env in part.envs} - {None}
+    if any(importlib.util.find_spec(str(each).partition(".")[0]) is None for each in modules):
+        look_here()
+    return spec
 
 
 def _tell(report: Any, words: list[str], store: Path | None, outcome: bool = True) -> int:

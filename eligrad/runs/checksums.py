@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from eligrad._base.errors import DamagedFileError
-from eligrad._base.files import checksum, damage, inside, read_json, write_json
+from eligrad._base.files import checksum, damage, inside, read_json, sealed, write_json
 from eligrad.runs.config import read_config
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import LARGEST_PART
@@ -14,10 +14,11 @@ _CHECKSUMS = "checksums.json"
 
 
 def write_checksums(folder: Path) -> None:
-    """Writes `checksums.json`, with the SHA-256 of every file in a run folder."""
+    """Writes `checksums.json`, with the SHA-256 of every file in a run folder and its own."""
     written = folder / _CHECKSUMS
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path != written)
-    write_json(written, {path.relative_to(folder).as_posix(): checksum(path) for path in files})
+    sums = {path.relative_to(folder).as_posix(): checksum(path) for path in files}
+    write_json(written, sealed(sums))
 
 
 def what_is_wrong(folder: Path, below: str = "") -> str | None:

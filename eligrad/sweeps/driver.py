@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from eligrad._base.interruption import Interruption
+from eligrad.envs.names import module_of
 from eligrad.runs.configuration import Run
 from eligrad.runs.records import JOBS
 from eligrad.sweeps.executors import Executor, make_executor
@@ -115,6 +117,7 @@ class _Driver:
     ) -> None:
         self.store, self.runs, self.executor = store, tuple(runs), executor
         self.setup = None if setup is None else str(setup)
+        self.path = _module_folders(self.runs, setup)
         self.interruption = interruption
         self.notes = store.set_damaged_aside(runs)
         store.tidy()
@@ -169,7 +172,7 @@ class _Driver:
         while self.queue and self.executor.room() > 0:
             job = self.queue.pop(0)
             self.running[job.id] = job
-            self.executor.start(Task(str(self.store.path), job, self.setup))
+            self.executor.start(Task(str(self.store.path), job, self.setup, self.path))
 
     def _plan(self) -> list[Job]:
         """Jobs to go on with from their checkpoint, runs that failed before, each alone, the rest.
@@ -221,6 +224,12 @@ class _Driver:
         next_step = "given up" if given_up else "tried once more"
         last_line = trace.strip().rpartition("\n")[2]
         self.bar.say(f"{_counted(len(job.runs))} failed and {next_step}: {last_line}")
+
+
+def _module_folders(runs: Sequence[Run], setup: Path | None) -> tuple[str, ...]:
+    """Where workers look for modules that the runs name or the setup file imports."""
+    named = setup is not None or any(module_of(str(run.configuration.env)) for run in runs)
+    return tuple(os.path.abspath(folder) for folder in sys.path) if named else ()
 
 
 def _full(message: str, store: Path) -> str:

@@ -17,17 +17,18 @@ import contextlib
 import dataclasses
 import datetime
 import itertools
+import os
 import shutil
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import filelock
 import numpy as np
 
 from eligrad._base.errors import DamagedFileError, DamagedFileWarning
-from eligrad._base.files import read_json, write_json
+from eligrad._base.files import make_folder, read_json, sealed, sync_folder, write_json
 from eligrad.runs.checksums import what_is_wrong, write_checksums
 from eligrad.runs.configuration import Run
 from eligrad.runs.folder import RunFolder
@@ -36,6 +37,7 @@ from eligrad.runs.records import DAMAGE, FAILURES, JOBS, RUNS, Record, read_fold
 from eligrad.runs.summary import summarise
 from eligrad.sweeps.jobs import Job
 
+LOGS = "logs"
 FORMAT = 2
 """Version of the layout. In stores of version 1 every run has a folder of its own."""
 
@@ -63,34 +65,42 @@ class Store:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._read: dict[tuple[Path, int], dict[str, Record]] = {}
+        self._read: dict[tuple[str, int], dict[str, Record]] = {}
         """The finished runs of each folder in `runs/`, as of the time its config was written."""
 
     def create(self) -> Store:
         """Makes the folder, or accepts the store that is there."""
         about = self.path / "store.json"
-        written = FORMAT
         if about.exists():
-            written = read_json(about)["format"]
-            if written not in range(1, FORMAT + 1):
-                raise ValueError(
-                    f"{self.path} is a store of format {written}; this eligrad reads 1 to {FORMAT}"
-                )
+            written = _format(about)
         elif self.path.exists() and not _is_empty(self.path):
             raise FileExistsError(
                 f"{self.path} is no store, and not empty; choose another folder for the sweep"
             )
+        else:
+            written = 0
         # Written first: a folder with anything else in it is not accepted as a store.
-        self.path.mkdir(parents=True, exist_ok=True)
-        if written < FORMAT or not about.exists():
-            write_json(about, {"format": FORMAT})
-        for name in (RUNS, JOBS, FAILURES, "logs"):
-            (self.path / name).mkdir(exist_ok=True)
+        make_folder(self.path)
+        if written < FORMAT:
+            write_json(about, sealed({"format": FORMAT}))
+        for name in (RUNS, JOBS, FAILURES, LOGS):
+            folder = self.path / name
+            if folder.is_symlink():
+                raise DamagedFileError(
+                    f"{folder} is a link to {folder.readlink()}; files there would be renamed and "
+                    "removed: only a folder is accepted"
+                )
+            make_folder(folder)
         return self
 
-    def log(self, job: Job) -> Path:
-        """The file for what a worker prints."""
-        return self.path / "logs" / f"{job.id}.log"
+    def open_log(self, job: Job) -> IO[str]:
+        """A file for what the workers of a job print."""
+        # Neither a link to another file nor a pipe, on which it would wait for ever.
+        flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        path = self.path / LOGS / f"{job.id}.log"
+        return open(
+            path, "a", encoding="utf-8", opener=lambda name, mode: os.open(name, mode | flags)
+        )
 
     # Runs
 
@@ -100,13 +110,10 @@ class Store:
         A run that was trained further also counts as the shorter one that it was.
         """
         read = {}
-        for folder in self._run_folders():
+        for as_of in self._run_folders():
             try:
-                as_of = folder, (folder / "config.json").stat().st_mtime_ns
-            except FileNotFoundError:
-                continue  # it was removed in the meantime
-            try:
-                read[as_of] = self._read[as_of] if as_of in self._read else _runs_in(folder)
+                known = as_of in self._read
+                read[as_of] = self._read[as_of] if known else _runs_in(Path(as_of[0]))
             except DamagedFileError as error:
                 read[as_of] = {}
                 warnings.warn(f"{error}; left out", DamagedFileWarning, stacklevel=2)
@@ -129,7 +136,7 @@ class Store:
         """
         steps = {run.name: run.configuration.steps for run in runs}
         notes = []
-        for folder in self._run_folders():
+        for folder in [Path(path) for path, _ in self._run_folders()]:
             try:
                 wanted = {name: each for name, each in _runs_in(folder).items() if name in steps}
                 if wanted and (wrong := what_is_wrong(folder)) is not None:
@@ -147,9 +154,15 @@ class Store:
                     break
         return notes
 
-    def _run_folders(self) -> list[Path]:
-        folders = sorted((self.path / RUNS).glob("[!.]*/config.json"))
-        return [each.parent for each in folders if ".damaged" not in each.parent.name]
+    def _run_folders(self) -> Iterator[tuple[str, int]]:
+        """The run folders in `runs/`, and when the config of each was written."""
+        # Strings: there may be thousands, which are looked at again and again.
+        runs = str(self.path / RUNS)
+        for name in sorted(os.listdir(runs)):
+            if not name.startswith(".") and ".damaged" not in name:
+                folder = f"{runs}/{name}"
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    yield folder, os.stat(f"{folder}/config.json").st_mtime_ns
 
     # Jobs
 
@@ -224,10 +237,9 @@ class Store:
                 if target.exists():  # damaged since this sweep began
                     _set_aside(target)
                 claim.program.rename(target)
-            finished = self.finished()
+                sync_folder(target.parent)
             for run in claim.job.runs:
-                if run.name in finished:
-                    self._failure(run).unlink(missing_ok=True)
+                self._failure(run).unlink(missing_ok=True)
             claim.release()
             self._remove(claim.job.id)
 
@@ -282,6 +294,20 @@ class Store:
 
     def _failure(self, run: Run) -> Path:
         return self.path / FAILURES / f"{run.name}.json"
+
+
+def _format(about: Path) -> int:
+    """The format of a store; `DamagedFileError` for none that this version reads."""
+    content = read_json(about)
+    if not isinstance(content, dict) or content.keys() != {"format"}:
+        raise DamagedFileError(f"{about} is damaged: it does not say the format of a store")
+    written = content["format"]
+    if type(written) is not int or not 1 <= written <= FORMAT:
+        raise DamagedFileError(
+            f"{about} is damaged, or of a later eligrad: the store has format {written!r}; this "
+            f"eligrad reads 1 to {FORMAT}"
+        )
+    return written
 
 
 def _is_empty(path: Path) -> bool:

@@ -43,15 +43,18 @@ class Task:
     job: Job
     setup: str | None = None
     """A Python file to run first."""
+    path: tuple[str, ...] = ()
+    """Folders to look for modules in, after all that are installed."""
 
     def to_json(self) -> dict[str, Any]:
         """JSON values, for another process."""
-        return {"store": self.store, "job": self.job.to_json(), "setup": self.setup}
+        return vars(self) | {"job": self.job.to_json()}
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Task:
         """What `to_json` gave."""
-        return cls(content["store"], Job.from_json(content["job"]), content["setup"])
+        job, path = Job.from_json(content["job"]), tuple(content["path"])
+        return cls(**content | {"job": job, "path": path})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,6 +171,7 @@ def work_on_one_core(task: Task) -> Outcome:
     """The same in a process that has not used JAX yet, and may share its machine."""
     use_one_core()
     keep_compiled_programs()
+    sys.path += [folder for folder in task.path if folder not in sys.path]
     return work(task)
 
 

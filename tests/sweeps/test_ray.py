@@ -57,7 +57,7 @@ def ray_workers() -> list[int]:
             name = (process / "cmdline").read_bytes()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if name.startswith(b"ray::work_on_one_core"):
+        if name.startswith(b"ray::eligrad_work"):
             found.append(int(process.name))
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,8 +52,12 @@ def test_the_batch_script_is_the_one_in_the_documentation(tmp_path, monkeypatch)
         "slurm", folder="runs/fig3-paper/slurm", partition="cpu", timeout_min=720
     )
     inner = executor._executor._executor
-    script = inner._make_submission_file_text("python -u -m submitit.core._submit …", "…")
-    lines = [line.replace(os.getcwd() + "/", "") for line in script.splitlines()]
+    script = inner._make_submission_file_text(inner._submitit_command_str, "…")
+    script = re.sub(r"/sweep-\w+/", "/sweep-…/", script)
+    for folder in (os.getcwd(), os.path.dirname(sys.executable), str(DOCS.parents[1])):
+        script = script.replace(f"{folder}/", "")
+    script = re.sub(r"(?<=core._submit ).*", "…", script)
+    lines = script.splitlines()
     directives = [line for line in lines if line.startswith("#SBATCH")]
     assert "#SBATCH --partition=cpu" in directives
     assert "#SBATCH --cpus-per-task=1" in directives

@@ -441,5 +441,5 @@ def test_folders_that_are_no_stores(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     later = Store(tmp_path / "later").create()
     (later.path / "store.json").write_text('{"format": 99}')
-    with pytest.raises(ValueError, match="a store of format 99"):
+    with pytest.raises(ValueError, match="the store has format 99"):
         run_sweep(small(), later.path, executor=Inline())

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import IO
 
 from eligrad._base.system import cores
+from eligrad.sweeps.executors import start
 from eligrad.sweeps.store import Store
 from eligrad.sweeps.worker import Outcome, Task
 
 MEMORY_EACH = 1.5 * 2**30
 """Bytes that a worker may need, mostly while it compiles."""
-_WORKER = (sys.executable, "-m", "eligrad.sweeps.worker")
+_PYTHON = (sys.executable, "-P", start.__file__)
+"""A file in the current folder cannot take the place of an installed module."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,9 +44,9 @@ class LocalExecutor:
 
     def start(self, task: Task) -> None:
         """Starts a process; what it prints goes to the store's log of the job."""
-        log = Store(task.store).log(task.job).open("a", encoding="utf-8")
+        log = Store(task.store).open_log(task.job)
         popen = subprocess.Popen(
-            _WORKER,
+            (*_PYTHON, "-m", "eligrad.sweeps.worker"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -102,9 +104,7 @@ def has_accelerator() -> bool:
     if not importlib.metadata.entry_points(group="jax_plugins") and not _plugin_packages():
         return False
     program = "import jax; print(jax.default_backend())"
-    answer = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    answer = subprocess.run([*_PYTHON, "-c", program], capture_output=True, text=True, check=False)
     return answer.returncode == 0 and answer.stdout.strip() != "cpu"
 
 

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import importlib
 import os
-from typing import Any
+import runpy
+import sys
+from collections.abc import Callable
+from typing import Any, no_type_check
 
 from eligrad._base.optional import import_optional
-from eligrad.sweeps.worker import Outcome, Task, work_on_one_core
+from eligrad.sweeps.executors import start
+from eligrad.sweeps.worker import Outcome, Task
+
+
+def _portable_work(folder: str, script: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A function that trains a task in `folder`, both as JSON values, with the eligrad of `script`.
+
+    Ray sends a function within a function by its code, and not as a name to import.
+    """
+
+    @no_type_check  # a checked function cannot be sent
+    def eligrad_work(task: dict[str, Any]) -> dict[str, Any]:
+        # Another machine may have neither of them, and then uses its own.
+        if os.path.isdir(folder):
+            os.chdir(folder)
+        if os.path.exists(script):
+            runpy.run_path(script)["use_safe_path"]()
+        worker = importlib.import_module("eligrad.sweeps.worker")
+        result = worker.work_on_one_core(worker.Task.from_json(task))
+        return dataclasses.asdict(result)
+
+    return eligrad_work
 
 
 class RayExecutor:
@@ -22,7 +48,9 @@ class RayExecutor:
         self._own = not self._ray.is_initialized()
         if self._own:
             local = {} if address else {"num_cpus": workers, "include_dashboard": False}
-            self._ray.init(address=address, log_to_driver=False, **local)
+            # Ray adds the current folder to the path of its workers, before all that is installed.
+            with contextlib.chdir(os.path.dirname(sys.executable)):
+                self._ray.init(address=address, log_to_driver=False, **local)
         available = self._ray.cluster_resources()
         gpus = available.get("GPU", 0)
         self.divide = gpus == 0
@@ -30,7 +58,7 @@ class RayExecutor:
         # Workers that die are this sweep's business, which counts attempts.
         self._work = self._ray.remote(
             num_cpus=1, num_gpus=1 if gpus else 0, max_retries=0, max_calls=1
-        )(work_on_one_core)
+        )(_portable_work(os.getcwd(), start.__file__))
         self._running: dict[Any, Task] = {}
         self._stopping = False
 
@@ -41,7 +69,7 @@ class RayExecutor:
     def start(self, task: Task) -> None:
         """Submits a task."""
         shared = dataclasses.replace(task, store=os.path.abspath(task.store))
-        self._running[self._work.remote(shared)] = task
+        self._running[self._work.remote(shared.to_json())] = task
 
     def poll(self) -> list[tuple[Task, Outcome]]:
         """Tasks that Ray has a result for, or has lost."""
@@ -54,7 +82,7 @@ class RayExecutor:
 
     def _outcome(self, reference: Any) -> Outcome:
         try:
-            return self._ray.get(reference)
+            return Outcome(**self._ray.get(reference))
         except (self._ray.exceptions.RayError, KeyboardInterrupt) as error:
             if self._stopping:
                 return Outcome("stopped", str(error))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 import shutil
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from eligrad._base.optional import import_optional
+from eligrad.sweeps.executors import start
 from eligrad.sweeps.worker import Outcome, Task, work_on_one_core
 
 WORKERS = 32
@@ -44,7 +48,14 @@ class SlurmExecutor:
                 "to a SLURM cluster (others: local, ray)"
             )
         self.workers, self.divide = workers or WORKERS, gpus == 0
-        self._executor = submitit.AutoExecutor(folder=Path(folder), cluster=cluster)
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        # submitit reads results by pickle, which may run any code: only from a folder of its own.
+        folder = tempfile.mkdtemp(prefix="sweep-", dir=folder)
+        # A file in the current folder cannot take the place of an installed module.
+        python = shlex.join((sys.executable, "-P", "-u", start.__file__))
+        self._executor = submitit.AutoExecutor(
+            folder=folder, cluster=cluster, slurm_python=python, local_python=python
+        )
         self._executor.update_parameters(
             name="eligrad",
             timeout_min=timeout_min,
@@ -66,7 +77,13 @@ class SlurmExecutor:
     def start(self, task: Task) -> None:
         """Submits a batch job."""
         shared = dataclasses.replace(task, store=os.path.abspath(task.store))
-        self._running.append((task, self._executor.submit(Resumable(), shared)))
+        # With cluster="local", for the process that submitit starts in between.
+        before = os.environ.get("PYTHONSAFEPATH", "")
+        os.environ["PYTHONSAFEPATH"] = "1"
+        try:
+            self._running.append((task, self._executor.submit(Resumable(), shared)))
+        finally:
+            os.environ["PYTHONSAFEPATH"] = before
 
     def poll(self) -> list[tuple[Task, Outcome]]:
         """Batch jobs that ended."""
