@@ -49,7 +49,7 @@ def plain(folder: Path, steps: int) -> tuple[float, float]:
 
 
 def sweep(folder: Path, steps: int) -> tuple[float, float]:
-    """8 step sizes × 4 seeds, from the claim to the last of 32 run folders."""
+    """8 step sizes × 4 seeds, from the claim to the finished run folder."""
     jax.clear_caches()
     spec = Spec([Sweep(["qrc"], [GAME], steps, seeds=4, grid={"step_size": STEP_SIZES})])
     store = Store(folder / "store").create()
@@ -58,7 +58,7 @@ def sweep(folder: Path, steps: int) -> tuple[float, float]:
     outcome = work(Task(str(store.path), job))
     seconds = watch.read()
     assert outcome.kind == "finished", outcome.message
-    assert len(list((store.path / "runs").iterdir())) == 32
+    assert len(store.finished()) == 32
     return seconds
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,6 +28,8 @@ from eligrad.sweeps.worker import work
 
 ENV = "Probe/OffPolicy-v0"
 FRAGILE = "Test/Fragile-v0"
+PAUSE = 0.0
+"""Seconds that a chunk of a faked training takes."""
 
 
 class Fragile(Environment):
@@ -118,19 +122,21 @@ def quick_training(monkeypatch):
     hundred sweeps take seconds, so that each of their writes can be the last one.
     """
     monkeypatch.setattr(sweep, "POLL", 0.0)
-    monkeypatch.setattr(worker, "train", _quick_train)
-    monkeypatch.setattr(worker, "resume", _quick_resume)
+    monkeypatch.setattr(worker, "train", quick_train)
+    monkeypatch.setattr(worker, "resume", quick_resume)
 
 
-def _quick_train(
+def quick_train(
     agent, env, *, steps, seeds, out, max_episode_steps, env_params, **settings
 ) -> None:
+    """Fakes `train`."""
     settings = make_settings(agent, settings, runs=len(seeds))
     plan = Plan(agent, settings, env, max_episode_steps, env_params, list(seeds), steps, 50, 100)
     _quick_run(RunFolder.create(out), plan, [])
 
 
-def _quick_resume(program, steps=None) -> None:
+def quick_resume(program, steps=None) -> None:
+    """Fakes `resume`."""
     folder = RunFolder.open(program)
     config = folder.config
     plan = plan_in_file(config["plan"], program)
@@ -154,6 +160,7 @@ def _quick_run(folder: RunFolder, plan: Plan, sessions: list) -> None:
         stretch = tables_of_chunk(record, {"size": np.abs(x)}, sound, plan.seeds, step, 1.0)
         step += plan.chunk
         state = {"x": x, "steps": np.full(count, step)}
+        time.sleep(PAUSE)
         if step % plan.checkpoint_every:
             earlier = stretch
         else:

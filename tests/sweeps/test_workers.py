@@ -1,0 +1,127 @@
+"""Real workers with a faked training: killed alone, for two sweeps at once; and very many jobs."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from eligrad.runs.folder import RunFolder
+from eligrad.sweeps import store as stores
+from eligrad.sweeps.driver import run_sweep, train_runs
+from eligrad.sweeps.executors.local import LocalExecutor
+from eligrad.sweeps.resolve import resolve
+from eligrad.sweeps.spec import read_spec
+from eligrad.sweeps.store import Store
+from eligrad.sweeps.worker import Outcome
+from tests.sweeps.small_sweeps import Inline, outcomes, quick_training, small
+
+__all__ = ["quick_training"]
+SPEC = f"""
+import sys
+from eligrad.sweeps import Sweep
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.sweeps import small_sweeps
+
+sweep = Sweep(["qrc"], ["Probe/OffPolicy-v0"], 2000, 2, grid=dict(optimizer=["sgd", "adam"]))
+worker = sys.modules["__main__"]
+if hasattr(worker, "work_on_one_core"):
+    small_sweeps.PAUSE = 0.05
+    worker.train, worker.resume = small_sweeps.quick_train, small_sweeps.quick_resume
+"""
+
+
+@pytest.fixture
+def spec(tmp_path):
+    """Two jobs of two runs each; where a worker reads it, it does not really train."""
+    (tmp_path / "spec.py").write_text(SPEC)
+    return tmp_path / "spec.py"
+
+
+@pytest.fixture
+def expected(spec, tmp_path, quick_training):
+    run_sweep(spec, tmp_path / "undisturbed", executor=Inline(workers=1))
+    return outcomes(tmp_path / "undisturbed")
+
+
+def runs_begun(store) -> int:
+    """How many runs all workers together set out to train, by their own account."""
+    logs = [path.read_text() for path in (store / "logs").iterdir()]
+    return sum(int(count) for count in re.findall(r"^(\d+) runs of ", "\n".join(logs), re.M))
+
+
+def has_saved(store, job) -> bool:
+    return bool(list(store.glob(f"jobs/{job.id}/program/checkpoint-*.npz")))
+
+
+def test_two_sweeps_at_once_and_a_worker_is_killed(spec, tmp_path, expected):
+    """Each run is trained once; that of the killed worker goes on from its checkpoint."""
+    store, executors = tmp_path / "store", [LocalExecutor(1), LocalExecutor(1)]
+    Store(store).create()  # two threads of one process must not write the same file
+    read = read_spec(spec)
+    runs, reports = resolve(read), []
+
+    def sweep(executor):
+        reports.append(train_runs(runs, store, executor, setup=read.setup))
+
+    both = [threading.Thread(target=sweep, args=(each,)) for each in executors]
+    for thread in both:
+        thread.start()
+    saved = []
+    while not saved:
+        assert any(thread.is_alive() for thread in both)
+        processes = [process for executor in executors for process in executor._running]
+        saved = [each for each in processes if has_saved(store, each.task.job)]
+        time.sleep(0.01)
+    (process, *_) = saved
+    os.kill(process.popen.pid, signal.SIGKILL)
+    for thread in both:
+        thread.join()
+    assert process.popen.returncode == -signal.SIGKILL
+    assert len(reports) == 2
+    for report in reports:
+        assert (report.failures, report.unfinished, report.notes) == ({}, 0, ())
+    assert outcomes(store) == expected
+    assert list((store / "jobs").iterdir()) == list((store / "failures").iterdir()) == []
+    # One job of two runs twice, the other one once.
+    assert runs_begun(store) == 2 * 2 + 2
+
+
+class Instant(Inline):
+    """Finishes each job at once, in one process."""
+
+    store = None
+
+    def start(self, task):
+        self.tasks.append(task)
+        self.store = self.store or Store(task.store)
+        claim = self.store.claim(task.job)
+        (run,) = claim.job.runs
+        folder = RunFolder(claim.program)
+        plan = dataclasses.asdict(run.configuration) | {"seeds": [run.seed]}
+        folder.write_config({"plan": plan, "sessions": []})
+        numbers = {"seed": run.seed, "return_last": 1.0, "return_all": 1.0, "return_area": 1.0}
+        summary = {"steps": plan["steps"], "finished": True, "seeds": [numbers]}
+        folder.write_summary(summary | {"seconds": 1.0, "steps_per_second": 1.0})
+        self.store.finish(claim)
+        self._ended.append((task, Outcome("finished")))
+
+
+def test_five_hundred_jobs(tmp_path, monkeypatch, quick_training):
+    """No folder is read again for each job that ends."""
+    reads, read_folder = [], stores.read_folder
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setattr(stores, "read_folder", lambda *a: (reads.append(a), read_folder(*a))[1])
+    executor = Instant(workers=500)
+    report = run_sweep(small(seeds=250), tmp_path / "store", executor=executor)
+    assert len(executor.tasks) == 500
+    assert (report.failures, report.notes) == ({}, ())
+    # Once by what trains, once by what plans.
+    assert len(reads) <= 2 * 500
+    assert report.unfinished == 0
