@@ -20,6 +20,7 @@ from fontTools.ttLib import TTFont
 
 from eligrad import cli
 from eligrad.cli import compare as cli_compare
+from eligrad.cli import evaluate as cli_evaluate
 from eligrad.cli import play as cli_play
 from eligrad.cli import report as cli_report
 from eligrad.cli import runs as cli_runs
@@ -45,6 +46,7 @@ ALONE = ("own-agent.md",)
 OPTIONS: dict[str, Any] = {
     "compare": cli_compare.Compare,
     "demo": cli.Demo,
+    "evaluate": cli_evaluate.Evaluate,
     "play": cli_play.Play,
     "report": cli_report.Report,
     "watch": cli_watch.Watch,

@@ -27,10 +27,11 @@ from eligrad.cli.modules import Modules, import_typed, look_here
 from eligrad.engines import Diverged, EnvironmentFault, OutOfMemory, WorkerDied
 from eligrad.engines.devices import device_for_each_run, keep_compiled_programs
 from eligrad.envs.names import module_of
-from eligrad.runs.config import plan_in_file, rollout_of, whole_rollouts
+from eligrad.runs.config import plan_in_file, read_options, rollout_of, whole_rollouts
 from eligrad.runs.folder import RunFolder, RunInUseError
 from eligrad.runs.summary import as_text
 from eligrad.training import Interrupted, resume, train
+from eligrad.training.build import check_imported
 from eligrad.training.callbacks import EvaluateEvery
 
 
@@ -78,6 +79,9 @@ class Train:
     modules: Modules = ()
     """Import this module first: one that registers your agent or environment, or the module of the
     environment of a run that you resume and trust."""
+    config: Path | None = None
+    """Begin a run as this TOML file says (agent, env, steps, seeds, [settings]), or once more the
+    run in this folder: without AGENT, ENV and settings, perhaps with other --steps."""
     chunk: Annotated[int, _count("chunk")] | None = None
     """Steps between two updates of the progress bar; by default about 1000."""
     checkpoint_every: Annotated[int, _count("checkpoint-every")] | None = None
@@ -127,9 +131,12 @@ def parse(arguments: list[str]) -> Train:
     """The command line as an object, with the defaults of the agent or of the run it names."""
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     finder.add_argument("--resume", type=Path)
-    run = finder.parse_known_args(arguments)[0].resume
-    if run is not None:
-        return _parse_resume(arguments, run)
+    finder.add_argument("--config", type=Path)
+    found = finder.parse_known_args(arguments)[0]
+    if found.resume is not None:
+        return _parse_resume(arguments, found.resume)
+    if found.config is not None:
+        return _parse_config(arguments, found.config)
     assumed = next((word for word in arguments if word in AGENTS), "qrc")
     command = _cli(arguments, _defaults(assumed))
     if not command.env:
@@ -177,6 +184,18 @@ def _parse_resume(arguments: list[str], run: Path) -> Train:
                 f"{name} is {given[name]}, but {run} was trained with {kept[name]}; only --steps "
                 "may change on resuming"
             )
+    return command
+
+
+def _parse_config(arguments: list[str], path: Path) -> Train:
+    options = read_options(path)
+    named = {name: options[name] for name in ("agent", "env")}
+    default = _defaults(options["agent"], **named, config=path)
+    command = _cli(arguments, default)
+    given, without = (_flat(each) for each in (command, default))
+    for name in given:
+        if given[name] != without[name] and name not in _FREE_ON_RESUMING | {"out"}:
+            raise ValueError(f"{name} is {given[name]}, and --config is given; write it in {path}")
     return command
 
 
@@ -248,7 +267,9 @@ def _run(command: Train) -> int:
                 callbacks=_callbacks(command),
             )
         else:
-            if module_of(command.env) is not None:
+            if command.config is not None:
+                check_imported(command.env, command.config)
+            elif module_of(command.env) is not None:
                 look_here()
             _begin(command, folder)
     except Interrupted as stop:
@@ -287,29 +308,40 @@ def _go_on(command: Train, folder: Path) -> str:
 
 
 def _begin(command: Train, folder: Path) -> None:
-    options = {k: v for k, v in vars(command.settings).items() if k != "exploration_steps"}
-    if "exploration_fraction" in vars(command):
-        options["exploration_fraction"] = vars(command)["exploration_fraction"]
-    rollout = rollout_of(command.settings)
-    if command.steps % rollout:
+    if command.config is None:
+        settings = {k: v for k, v in vars(command.settings).items() if k != "exploration_steps"}
+        if "exploration_fraction" in vars(command):
+            settings["exploration_fraction"] = vars(command)["exploration_fraction"]
+        options = {
+            "steps": command.steps,
+            "seeds": range(command.seed, command.seed + command.seeds),
+            "max_episode_steps": command.max_episode_steps,
+            "chunk": command.chunk,
+            "checkpoint_every": command.checkpoint_every,
+        }
+    else:
+        options = read_options(command.config)
+        settings = options.pop("settings")
+        if command.steps != Train.steps or "steps" not in options:
+            options["steps"] = command.steps
+        options = {k: v for k, v in options.items() if k not in ("agent", "env")}
+    steps = whole_number("steps", options["steps"])
+    rollout = int(settings.get("rollout", rollout_of(command.settings)))
+    if steps % rollout:
         print(
             f"{command.agent} learns from whole rollouts of {rollout:,} steps: --steps is rounded "
-            f"up to {whole_rollouts(command.steps, rollout):,}"
+            f"up to {whole_rollouts(steps, rollout):,}"
         )
     train(
         command.agent,
         command.env,
-        steps=command.steps,
-        seeds=range(command.seed, command.seed + command.seeds),
         out=folder,
-        max_episode_steps=command.max_episode_steps,
-        chunk=command.chunk,
-        checkpoint_every=command.checkpoint_every,
         processes=command.processes,
         progress=command.progress,
         loggers=command.logger,
         callbacks=_callbacks(command),
         **options,
+        **settings,
     )
 
 

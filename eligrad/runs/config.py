@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from eligrad._base.checks import MOST_STEPS, whole_number
-from eligrad._base.errors import DamagedFileError
-from eligrad._base.files import read_json
+from eligrad._base.errors import DamagedFileError, UnknownName
+from eligrad._base.files import LARGEST, read_json, regular_size
 
 RUN_FORMAT = 2
 """Version of a run folder's layout. In folders of version 1, which do not say it, tables may be
@@ -155,6 +156,35 @@ def env_seeds(seeds: Sequence[int], begun_at: int = 0) -> np.ndarray:
     """Returns the seeds of the environments, which differ from those of the agents."""
     sequences = (np.random.SeedSequence((seed, begun_at)) for seed in seeds)
     return np.array([sequence.generate_state(1)[0] >> 1 for sequence in sequences], np.int64)
+
+
+_OPTIONS = tuple(field.name for field in dataclasses.fields(Plan))
+
+
+def read_options(path: Path) -> dict[str, Any]:
+    """What `train` is to be called with: from a TOML file, or from a run folder, to begin it again.
+
+    The keys of the file are `agent`, `env`, `steps`, `seeds` (a number or a list), and what else
+    `train` takes by name; the agent's own settings are the table `settings`.
+    """
+    if path.is_dir():
+        options = read_config(path)["plan"]
+    else:
+        try:
+            regular_size(path, LARGEST)
+            options = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ValueError(f"{path} is no TOML file: {error}") from error
+    for name in options:
+        if name not in _OPTIONS:
+            raise UnknownName(f"name in {path}:", name, _OPTIONS)
+    for name in ("agent", "env"):
+        if not isinstance(options.get(name), str):
+            raise ValueError(f"{name} in {path} is {options.get(name)!r}; a name is accepted")
+    for name in ("settings", "env_params"):
+        if not isinstance(options.setdefault(name, {}), dict):
+            raise ValueError(f"{name} in {path} is {options[name]!r}; a table is accepted")
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -30,13 +30,18 @@ def environment_of(plan: Plan, path: Path, given: Any = None) -> Environment | H
         return as_environment(given, None if made else plan.max_episode_steps)
     if plan.env is None:
         raise ValueError(f"the environment of {path} is a custom one: pass env= again")
-    module = module_of(plan.env)
+    check_imported(plan.env, path)
+    return as_environment(plan.env, plan.max_episode_steps)
+
+
+def check_imported(env: str, path: Path) -> None:
+    """Refuses the name of an environment in a file whose module has not been imported."""
+    module = module_of(env)
     if module is not None and module not in sys.modules:
         raise ValueError(
-            f"the environment of {path} is {plan.env!r}: to make it, the code of {module!r} would "
+            f"the environment of {path} is {env!r}: to make it, the code of {module!r} would "
             f"be run. If you trust that, import it first; a command does it with --import {module}"
         )
-    return as_environment(plan.env, plan.max_episode_steps)
 
 
 def build_engine(

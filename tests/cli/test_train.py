@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -93,6 +95,53 @@ def test_says_that_steps_are_rounded_to_whole_rollouts(tmp_path, capsys, monkeyp
         cli_train.main(arguments)
     told = capsys.readouterr().out
     assert "whole rollouts of 2,048 steps: --steps is rounded up to 4,096" in told
+
+
+def test_a_run_from_a_file_and_again_from_its_folder(tmp_path, capsys):
+    file, first, second = tmp_path / "run.toml", tmp_path / "first", tmp_path / "second"
+    file.write_text(
+        'agent = "qrc"\nenv = "Probe/Trace-v0"\nsteps = 40\nseeds = [3, 5]\n'
+        "[settings]\nlam = [0.5, 0.9]\nstep_size = 1e-3\nexploration_fraction = 0.5\n"
+    )
+    assert cli_train.main(["--config", str(file), "--out", str(first), "--no-progress"]) == 0
+    plan = RunFolder(first).config["plan"]
+    assert (plan["steps"], plan["seeds"]) == (40, [3, 5])
+    assert plan["settings"]["lam"] == [0.5, 0.9]
+    assert plan["settings"]["exploration_steps"] == 20
+    assert cli_train.main(["--config", str(first), "--out", str(second), "--no-progress"]) == 0
+    assert RunFolder(second).config["plan"] == plan
+    assert RunFolder(second).tables().episodes.equals(RunFolder(first).tables().episodes)
+    capsys.readouterr()
+    for wrong, message in (
+        (["--lam", "0.1"], f"lam is 0.1, and --config is given; write it in {file}"),
+        (["--out", str(first)], "exists already"),
+    ):
+        assert cli_train.main(["--config", str(file), *wrong]) == 2
+        assert message in capsys.readouterr().err
+
+
+BOTH = 'agent = "qrc"\nenv = "Probe/Trace-v0"\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("agent = qrc", "is no TOML file"),
+        (BOTH + "step = 3", "'step'; did you mean 'steps'"),
+        ('agent = "qrc"', "env in .* is None; a name is accepted"),
+        ('agent = "qrk"\nenv = "Probe/Trace-v0"', "unknown agent 'qrk'; did you mean"),
+        (BOTH + "settings = 3", "settings in .* is 3; a table is accepted"),
+        (BOTH + 'steps = "1e6"', "steps is '1e6'; a whole number"),
+        ('agent = "qrc"\nenv = "evil:Mine-v0"', "the code of 'evil' would be run"),
+    ],
+)
+def test_files_that_begin_no_run(content, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("evil.py").write_text("raise SystemExit('imported')")
+    Path("run.toml").write_text(content)
+    assert cli_train.main(["--config", "run.toml"]) == 2
+    assert re.search(message, capsys.readouterr().err)
+    assert sorted(os.listdir()) == ["evil.py", "run.toml"]
 
 
 @pytest.fixture(scope="module")
