@@ -7,6 +7,7 @@ import ctypes
 import functools
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,30 @@ def _compiler_options() -> dict[str, bool] | None:
     except jax.errors.JaxRuntimeError:
         return None
     return options
+
+
+class _Compilations:
+    """The time that JAX has spent on tracing and compiling in this process."""
+
+    def __init__(self) -> None:
+        self.seconds, self._end = 0.0, 0.0
+        jax.monitoring.register_event_duration_secs_listener(self._hear)
+
+    def _hear(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
+        del kwargs
+        if event.startswith("/jax/core/compile/"):
+            now = time.perf_counter()
+            # A function that is traced within another one is a part of it, and ends first.
+            self.seconds += now - max(self._end, now - duration_secs)
+            self._end = now
+
+
+_compilations = _Compilations()
+
+
+def compile_seconds() -> float:
+    """Seconds that were spent on tracing and compiling so far."""
+    return _compilations.seconds
 
 
 def return_freed_memory() -> None:

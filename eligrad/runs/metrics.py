@@ -34,9 +34,9 @@ CHUNKS = pa.schema(
         ("diverged_step", pa.int64()),
     ]
 )
-"""`step` is the chunk's last; `seconds` is its wall-clock time, `steps_per_second` counts the steps
-of all runs together; `diverged_step` is the chunk's first step of divergence, or null. A column for
-each metric of the agent follows."""
+"""`step` is the chunk's last; `seconds` is its wall-clock time; `steps_per_second` counts the steps
+of all runs together, in the time without compiling; `diverged_step` is the chunk's first step of
+divergence, or null. A column for each metric of the agent follows."""
 
 SCHEMAS = {"episodes": EPISODES, "chunks": CHUNKS}
 _METRIC = pa.field("metric", pa.float32())
@@ -77,6 +77,7 @@ def tables_of_chunk(
     seeds: Sequence[int],
     begun_at: int,
     seconds: float,
+    startup: float = 0.0,
 ) -> Tables:
     """The rows of one chunk.
 
@@ -87,6 +88,7 @@ def tables_of_chunk(
         seeds: one for each run.
         begun_at: the step before the chunk's first.
         seconds: what the chunk took.
+        startup: how much of that was spent on compiling; the speed excludes it.
     """
     seed = np.asarray(seeds, np.int64)
     ended = np.asarray(record.ended)
@@ -100,7 +102,7 @@ def tables_of_chunk(
         seed,
         np.full(runs, begun_at + steps),
         np.full(runs, seconds),
-        np.full(runs, runs * steps / seconds),
+        np.full(runs, runs * steps / max(seconds - startup, 1e-9)),
         pa.array(first, pa.int64(), mask=~diverged.any(axis=1)),
     ]
     table = _table(chunks, CHUNKS)

@@ -17,7 +17,7 @@ from jax.errors import JaxRuntimeError
 
 from eligrad._base.interruption import Interrupted, Interruption
 from eligrad.agents.protocol import Agent
-from eligrad.engines.devices import return_freed_memory
+from eligrad.engines.devices import compile_seconds, return_freed_memory
 from eligrad.engines.engine import Engine
 from eligrad.engines.episodes import Record
 from eligrad.engines.faults import EnvironmentFault, chunk_failed
@@ -87,7 +87,7 @@ class Session:
         self.clock = time.perf_counter()
         self.engine = engine
         self.restored = False
-        self.seconds: list[float] = []
+        self.chunks, self.startup_seconds = 0, 0.0
         self.step, self.saved_step = 0, 0
         self.columns: dict[str, np.ndarray] = {}
         self.saved, self.unsaved = list[Tables](), list[Tables]()
@@ -170,21 +170,29 @@ class Session:
         """One chunk; chunks end at the same steps however often a run was stopped."""
         begun_at = self.step
         steps = min(self.plan.chunk - begun_at % self.plan.chunk, self.plan.steps - begun_at)
+        # Until the first chunk begins, an engine and a folder are made.
+        startup = 0.0 if self.chunks else time.perf_counter() - self.clock
+        compiled = compile_seconds()
         try:
             record = self.engine.advance(steps)
             _wait(record)
             self._check_faults(record)
         except (MemoryError, JaxRuntimeError) as error:
             raise chunk_failed(error, self.env.name, (begun_at + 1, begun_at + steps)) from error
-        if not self.seconds:  # all programs are made
+        if not self.chunks:  # all programs are made
             return_freed_memory()
+        self.chunks += 1
         self.step += steps
         # All time is some chunk's: that of making the engine, too, and of writing files.
         self.clock, before = time.perf_counter(), self.clock
-        self.seconds.append(seconds := self.clock - before)
+        seconds = self.clock - before
+        startup += compile_seconds() - compiled
+        self.startup_seconds += startup
         metrics = {name: np.asarray(values) for name, values in record.metrics.items()}
         columns, diverged = self.agent.report(metrics), self.agent.diverged(metrics)
-        tables = tables_of_chunk(record, columns, diverged, self.plan.seeds, begun_at, seconds)
+        tables = tables_of_chunk(
+            record, columns, diverged, self.plan.seeds, begun_at, seconds, startup
+        )
         self.columns = columns
         self.unsaved.append(tables)
         shown = {name: float(np.mean(columns[name])) for name in self.agent.progress_metrics}
@@ -231,7 +239,7 @@ class Session:
             "title": self.title,
             "finished": self.step == self.plan.steps,
             "remarks": self.agent.remarks(self.columns) if self.columns else [],
-            "startup_seconds": self._startup_seconds(),
+            "startup_seconds": self.startup_seconds,
         }
         result = Result(
             agent=self.agent,
@@ -246,11 +254,6 @@ class Session:
             if self.step:
                 figure.draw(tables, self.plan.seeds, self.step, self.title, self.folder.curve)
         return result
-
-    def _startup_seconds(self) -> float:
-        """Compiling, for the most part: what the first chunk took longer than the others."""
-        first, *others = self.seconds or [0.0]
-        return max(0.0, first - float(np.median(others or [0.0])))
 
 
 def _wait(arrays: Any) -> None:

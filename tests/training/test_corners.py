@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 
 import equinox as eqx
 import jax
@@ -13,12 +14,14 @@ import pytest
 from eligrad._base.files import write_json
 from eligrad.agents import PRESETS, QLambda, from_equinox
 from eligrad.engines import Online, Runs
+from eligrad.engines.devices import compile_seconds
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box, Discrete
 from eligrad.nets import streaming_mlp
 from eligrad.runs import provenance
 from eligrad.runs.config import checkpoint_every_for
 from eligrad.training import prepare, train
+from tests.engines import tiny
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -123,3 +126,30 @@ def test_a_folder_that_is_missing_is_named(tmp_path):
         FileNotFoundError, match=f"there is no folder {path.parent} to write x.json"
     ):
         write_json(path, {})
+
+
+def test_speed_excludes_compiling_also_of_a_single_chunk(monkeypatch):
+    """By clocks that tick as told: 10 s to compile, then 2 s for 100 steps of two runs."""
+    now, compiled = [0.0], [0.0]
+    monkeypatch.setattr("eligrad.training.session.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("eligrad.training.session.compile_seconds", lambda: compiled[0])
+    session = prepare(tiny.agent(), tiny.ENV, steps=100, seeds=2, chunk=100)
+    advance = session.engine.advance
+
+    def slowly(steps):
+        now[0] += 12.0
+        compiled[0] += 10.0
+        return advance(steps)
+
+    monkeypatch.setattr(session.engine, "advance", slowly)
+    now[0] += 1.0  # between the making of the session and its first chunk
+    summary = session.run().summary
+    assert summary["steps_per_second"] == pytest.approx(100.0)
+    assert (summary["seconds"], summary["startup_seconds"]) == (13.0, 11.0)
+
+
+def test_compiling_is_timed_once_where_functions_are_nested():
+    inner = jax.jit(lambda x: jnp.sin(x) + 1)
+    began, before = time.perf_counter(), compile_seconds()
+    jax.jit(lambda x: inner(x) * inner(x + 1))(jnp.ones(7)).block_until_ready()
+    assert 0 < compile_seconds() - before <= time.perf_counter() - began
