@@ -1,7 +1,7 @@
 """PPO and Gradient PPO on MuJoCo: seven variants, four tasks.
 
     python -m benchmarks.mujoco_learning --steps 300000 --seeds 3 --runs runs/mujoco --out results/mujoco
-    python -m benchmarks.mujoco_table results/mujoco
+    python -m benchmarks.results
 
 Run folders go to `--runs`; one that is finished is not trained again, one that was stopped goes on.
 A JSON file for each goes to `--out`: settings, final return and curve of each seed, and the command.

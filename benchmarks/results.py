@@ -1,0 +1,415 @@
+"""Everything in `results/` that follows from its JSON files, made anew by one command.
+
+    python -m benchmarks.results            # tables, verdicts, figures, curves.parquet
+    python -m benchmarks.results --check    # says which text would change, and changes nothing
+
+The tables of the Markdown files stand between `<!-- begin NAME -->` and `<!-- end -->`; `BLOCKS`
+says how each is made. `results/curves.parquet` holds all learning curves as one tidy table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from benchmarks.minatar_learning import GAMES
+from benchmarks.mujoco_learning import TASKS
+from eligrad.agents import TITLES
+from eligrad.analysis import statistics
+from eligrad.analysis.frames import Table
+from eligrad.runs.plot import blank, draw_mean, save
+
+ROOT = Path(__file__).parents[1] / "results"
+LEVEL = 0.05
+
+RULES = {"tdrc": "TDRC(λ)", "tdc": "TDC(λ)", "gtd2": "GTD2(λ)"}
+NAMES: dict[str, str] = {
+    "qrc": TITLES["qrc"],
+    "qrc-h0.1": "QRC(λ), h scale 0.1",
+    "qrc-beta0.1": "QRC(λ), β = 0.1",
+    "qrc-beta0.01": "QRC(λ), β = 0.01",
+    "qrc-watkins": "QRC(λ), Watkins' cut",
+    "stream-q": TITLES["stream-q"],
+    "q-lambda": TITLES["q-lambda"],
+    "q-lambda-sparse": "Q(λ), sparse initialisation",
+    "qc": TITLES["qc"],
+    "gq2": TITLES["gq2"],
+    "random": "random actions",
+    "ppo": "PPO",
+    **{
+        f"{rule}-{advantage}": f"Gradient PPO, {title}, {advantage}"
+        for rule, title in RULES.items()
+        for advantage in ("fresh", "stale")
+    },
+}
+"""What tables call a variant; also the order of their rows."""
+# Colours that stay apart for the colour-blind (Okabe and Ito).
+LINES: dict[str, tuple[str, str]] = {
+    "qrc": ("#0072B2", "-"),
+    "qrc-h0.1": ("#56B4E9", "--"),
+    "qrc-beta0.1": ("#56B4E9", "-."),
+    "qrc-beta0.01": ("#CC79A7", "--"),
+    "qrc-watkins": ("#000000", ":"),
+    "stream-q": ("#E69F00", "-"),
+    "q-lambda": ("#D55E00", "-"),
+    "q-lambda-sparse": ("#D55E00", "--"),
+    "qc": ("#009E73", "-"),
+    "gq2": ("#CC79A7", "-"),
+    "random": ("#999999", "-."),
+    "ppo": ("#000000", "-"),
+    **{
+        f"{rule}-{advantage}": (colour, "-" if advantage == "fresh" else "--")
+        for rule, colour in (("tdrc", "#0072B2"), ("tdc", "#009E73"), ("gtd2", "#CC79A7"))
+        for advantage in ("fresh", "stale")
+    },
+}
+LOST = {"Freeway": 1.0}
+"""Below this final return a run is lost: it got next to nothing for its last tenth."""
+
+
+# What the files hold.
+
+
+def load(root: Path = ROOT) -> tuple[Table, Table]:
+    """One row for each run, and one for each point of its learning curve.
+
+    Runs: study (the folder), env, variant, seed, steps, final (mean return of the episodes that
+    ended in the last tenth), area (MuJoCo), diverged, and the agent's settings. Curves: study, env,
+    variant, seed, step, return.
+    """
+    runs, curves = list[Table](), list[Table]()
+    for path in sorted(root.rglob("*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if "curve_per_seed" in content or "curves" in content:
+            run, curve = _read(content, str(path.parent.relative_to(root)))
+            runs.append(run)
+            curves.append(curve)
+    if not runs:
+        raise FileNotFoundError(
+            f"{root} holds no results; benchmarks/README.md says what makes them"
+        )
+    return pd.concat(runs, ignore_index=True), pd.concat(curves, ignore_index=True)
+
+
+def _read(content: Mapping[str, Any], study: str) -> tuple[Table, Table]:
+    streaming = "curve_per_seed" in content
+    env = content["game" if streaming else "task"]
+    first = content.get("first_seed", 0)
+    seeds = range(first, first + content["seeds"]) if streaming else content["seeds"]
+    about = {"study": study, "env": env, "variant": content["variant"]}
+    runs = pd.DataFrame(
+        {
+            **about,
+            "seed": list(seeds),
+            "steps": content["steps"],
+            "final": np.asarray(content["final_per_seed" if streaming else "final"], float),
+            "area": np.nan if streaming else np.asarray(content["area"], float),
+            "diverged": (
+                np.asarray(content["diverged_at"]) >= 0
+                if streaming
+                else np.full(len(seeds), bool(content["diverged"]))
+            ),
+            **content["config" if streaming else "settings"],
+        }
+    )
+    rows = np.asarray(content["curve_per_seed" if streaming else "curves"], float)
+    steps = np.asarray(content["grid" if streaming else "curve_steps"], float)
+    curves = pd.DataFrame(
+        {
+            **about,
+            "seed": np.repeat(list(seeds), len(steps)),
+            "step": np.tile(np.round(steps).astype(np.int64), len(rows)),
+            "return": rows.astype(np.float32).ravel(),
+        }
+    )
+    return runs, curves
+
+
+# Tables.
+
+
+def mean_and_error(values: Table, digits: int = 2) -> str:
+    """Mean ± standard error over the seeds that have a value."""
+    known = values.dropna()
+    numbers = (known.mean(), known.std(ddof=1) / np.sqrt(len(known)))
+    return " ± ".join(f"{number:,.{digits}f}" for number in numbers)
+
+
+def finals(runs: Table, column: str = "final", digits: int = 2) -> str:
+    """Mean ± standard error by variant and environment; in brackets the runs that diverged."""
+
+    def cell(mine: Table) -> str:
+        text, count = mean_and_error(mine[column], digits), int(mine["diverged"].sum())
+        return text + (f" ({count} of {len(mine)} diverged)" if count else "")
+
+    return table(runs, NAMES, cell)
+
+
+def differences(runs: Table, reference: str = "qrc") -> str:
+    """Each variant less the reference, ± standard error of the difference.
+
+    Bold: Welch's t-test rejects equal means at 0.05, divided by the number of differences shown.
+    """
+    others = runs[~runs["variant"].isin([reference, "random"])]
+    shown = others.groupby(["env", "variant"]).ngroups
+
+    def cell(mine: Table) -> str:
+        env = mine["env"].iloc[0]
+        theirs = runs[(runs["env"] == env) & (runs["variant"] == reference)]["final"].dropna()
+        ours = mine["final"].dropna()
+        gap = ours.mean() - theirs.mean()
+        error = np.sqrt(ours.var(ddof=1) / len(ours) + theirs.var(ddof=1) / len(theirs))
+        text = f"{gap:+.2f} ± {error:.2f}".replace("-", "−")
+        welch: Any = stats.ttest_ind(ours, theirs, equal_var=False)
+        return f"**{text}**" if welch.pvalue < LEVEL / shown else text
+
+    return table(others, NAMES, cell)
+
+
+def table(runs: Table, rows: Mapping[str, str], cell: Callable[[Table], str]) -> str:
+    """A Markdown table: a row for each variant, a column for each environment."""
+    envs = [env for env in (*GAMES, *TASKS) if (runs["env"] == env).any()]
+    lines = [["", *envs], ["---"] * (len(envs) + 1)]
+    for variant, title in rows.items():
+        mine = dict(iter(runs[runs["variant"] == variant].groupby("env")))
+        if mine:
+            lines.append([title, *(cell(mine[env]) if env in mine else "" for env in envs)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def study_of_h(runs: Table) -> str:
+    """All of stage 1 so far, and the paper's QRC(λ) and StreamQ of other seeds beside it."""
+    earlier = runs[(runs["study"] == "minatar-5m") & runs["variant"].isin(["qrc", "stream-q"])]
+    candidates = runs[runs["study"] == "h/stage-1"]
+    keys = ["regularize", "h", "optimizer", "h_scale", "beta"]
+    order = (
+        candidates[keys]
+        .drop_duplicates()
+        .sort_values(keys, ascending=[False, False, False, False, True])
+    )
+    rows = {
+        "qrc": "the paper's QRC(λ): `parameters`, β = 1 (12 seeds)",
+        "stream-q": "StreamQ (12 seeds)",
+    }
+    named = list[Table]([earlier])
+    for values in order.itertuples(index=False):
+        mine = candidates[(candidates[keys] == list(values)).all(axis=1)]
+        title = f"`{values.regularize}`, β = {values.beta:g}"
+        title += "" if values.h_scale == 1 else f", `h_scale` {values.h_scale:g}"
+        title += "" if values.h == "network" else ", features"
+        title += "" if values.optimizer == "sgd" else ", ObGD"
+        rows[title] = title
+        named.append(mine.assign(variant=title))
+
+    def cell(mine: Table) -> str:
+        text = mean_and_error(mine["final"], 1)
+        lost = int((mine["final"] < LOST.get(mine["env"].iloc[0], -np.inf)).sum())
+        return text + (f" ({lost} of {len(mine)} lost)" if lost else "")
+
+    return table(pd.concat(named), rows, cell)
+
+
+def leaky_relu(root: Path = ROOT) -> str:
+    """Final returns by the slope of the leaky ReLU at 0."""
+    found = {
+        slope: json.loads((root / "leaky_relu" / f"slope-{slope}.json").read_text())["runs"]
+        for slope in ("1.0", "0.01")
+    }
+    lines = ["| game | agent | slope 1 | slope 0.01 | diverged, 1 | diverged, 0.01 |"]
+    lines.append("| --- " * 6 + "|")
+    for one, other in zip(*found.values(), strict=True):
+        cells = [f"{each['mean']:.2f} ± {each['standard_error']:.2f}" for each in (one, other)]
+        counts = [str(each["diverged"]) for each in (one, other)]
+        name = TITLES[one["agent"]]
+        lines.append("| " + " | ".join([one["game"], name, *cells, *counts]) + " |")
+    return "\n".join(lines)
+
+
+# Verdicts.
+
+CLAIMS: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
+    ("QRC(λ) > StreamQ", "qrc", "stream-q", GAMES, "minatar-5m"),
+    ("QRC(λ) > Q(λ), from the same sparse weights", "qrc", "q-lambda-sparse", GAMES, "minatar-5m"),
+    ("QRC(λ) > QC(λ)", "qrc", "qc", GAMES, "minatar-5m"),
+    ("QRC(λ) > GQ2(λ)", "qrc", "gq2", GAMES, "minatar"),
+    ("Gradient PPO > PPO", "tdrc-fresh", "ppo", ("HalfCheetah-v4",), "mujoco-1m"),
+    ("Gradient PPO > PPO", "tdrc-fresh", "ppo", ("Ant-v4",), "mujoco"),
+    ("TDRC(λ) > TDC(λ) in Gradient PPO", "tdrc-fresh", "tdc-fresh", TASKS, "mujoco"),
+    ("TDC(λ) > GTD2(λ) in Gradient PPO", "tdc-fresh", "gtd2-fresh", TASKS, "mujoco"),
+)
+"""Claim, variant, what it is said to be better than, environments, study."""
+
+
+def verdicts(runs: Table) -> str:
+    """A row for each claim and environment.
+
+    *Holds*: equal means are rejected in favour of the claim; *does not hold*: against it; else
+    *not enough data*. Welch's t-test on final returns, Holm's correction over all rows, 5 %.
+    """
+    rows = list(_comparisons(runs))
+    adjusted = statistics.holm(np.array([p for *_, p in rows]))
+    lines = [
+        "| claim | environment | steps, seeds | difference [95 % interval] | p (Holm) | verdict |",
+        "| --- " * 6 + "|",
+    ]
+    for (claim, env, size, gap, lost, _), p in zip(rows, adjusted, strict=True):
+        verdict = "not enough data"
+        if p < LEVEL:
+            verdict = "**holds**" if gap.value > 0 else "**does not hold**"
+        interval = f"{gap.value:+,.4g} [{gap.low:+,.4g}, {gap.high:+,.4g}]".replace("-", "−")
+        shown = f"{p:.1e}" if p < 1e-3 else f"{p:.3f}"
+        lines.append(f"| {claim} | {env} | {size} | {interval}{lost} | {shown} | {verdict} |")
+    return "\n".join(lines)
+
+
+def _comparisons(runs: Table) -> Iterator[tuple[str, str, str, Any, str, float]]:
+    for claim, a, b, envs, study in CLAIMS:
+        for env in envs:
+            here = runs[(runs["study"] == study) & (runs["env"] == env)]
+            both = [here[here["variant"] == variant] for variant in (a, b)]
+            ours, theirs = (each["final"].dropna().to_numpy() for each in both)
+            gap = statistics.difference({env: ours}, {env: theirs})
+            welch: Any = stats.ttest_ind(ours, theirs, equal_var=False)
+            steps = int(here["steps"].iloc[0])
+            size = f"{steps:,}, {len(ours)} and {len(theirs)}"
+            lost = ""
+            if env in LOST:
+                counts = [f"{int((x < LOST[env]).sum())} of {len(x)}" for x in (ours, theirs)]
+                lost = f"; seeds lost {counts[0]} and {counts[1]}"
+            yield claim, env, size, gap, lost, float(welch.pvalue)
+
+
+# Figures.
+
+
+def draw(runs: Table, curves: Table, path: Path, joined: int = 1) -> None:
+    """One panel for each environment: the mean over the seeds, its standard error shaded.
+
+    Args:
+        runs: whose variants are drawn.
+        curves: of those and perhaps of others.
+        path: the picture to write.
+        joined: so many neighbouring points of a curve are drawn as one, to calm it.
+    """
+    envs = [env for env in (*GAMES, *TASKS) if (runs["env"] == env).any()]
+    variants = [name for name in NAMES if (runs["variant"] == name).any()]
+    columns = min(3, len(envs) + 1)
+    figure = blank(4.2 * columns, 3.4 * -(-(len(envs) + 1) // columns))
+    panels = figure.subplots(-(-(len(envs) + 1) // columns), columns, squeeze=False).ravel()
+    handles: dict[str, Any] = {}
+    for panel, env in zip(panels, envs, strict=False):
+        for variant in variants:
+            mine = curves[(curves["env"] == env) & (curves["variant"] == variant)]
+            if mine.empty:
+                continue
+            rows = mine.pivot(index="seed", columns="step", values="return")
+            at = rows.columns.to_numpy(float)
+            # An episode may end anywhere in its stretch of steps: drawn in the middle.
+            at = (at - at[0] / 2).reshape(-1, joined).mean(axis=1)
+            means = np.ma.masked_invalid(rows.to_numpy(float).reshape(len(rows), -1, joined))
+            colour, style = LINES[variant]
+            handles[variant] = draw_mean(
+                panel,
+                at / 1000,
+                means.mean(axis=2).filled(np.nan),
+                color=colour,
+                linestyle=style,
+                linewidth=1.7,
+            )
+        panel.set(title=env, xlabel="thousand steps", ylabel="return of an episode")
+        panel.set_xlim(left=0)
+        panel.grid(alpha=0.3)
+    for panel in panels[len(envs) :]:
+        panel.axis("off")
+    seeds = " or ".join(map(str, sorted(runs.groupby(["env", "variant"]).size().unique())))
+    panels[len(envs)].legend(
+        list(handles.values()),
+        [NAMES[variant] for variant in handles],
+        title=f"mean of {seeds} seeds\n± standard error",
+        loc="center",
+        frameon=False,
+        handlelength=3,
+    )
+    save(figure, path)
+
+
+# All of it.
+
+
+def chosen(runs: Table, study: str, variants: Sequence[str] = ()) -> Table:
+    """The runs of a study; with `variants`, of those alone."""
+    mine = runs[runs["study"] == study]
+    return mine[mine["variant"].isin(variants)] if variants else mine
+
+
+FIVE = ("qrc", "stream-q", "q-lambda-sparse", "qc")
+BETA = ("qrc", "qrc-beta0.1", "qrc-beta0.01", "qc")
+BLOCKS: dict[str, Callable[[Table], str]] = {
+    "verdicts": verdicts,
+    "minatar": lambda runs: finals(chosen(runs, "minatar")),
+    "minatar differences": lambda runs: differences(chosen(runs, "minatar")),
+    "minatar-1m": lambda runs: finals(chosen(runs, "minatar-1m")),
+    "minatar-1m differences": lambda runs: differences(chosen(runs, "minatar-1m")),
+    "minatar-5m": lambda runs: finals(chosen(runs, "minatar-5m", FIVE)),
+    "minatar-5m differences": lambda runs: differences(chosen(runs, "minatar-5m", FIVE)),
+    "beta": lambda runs: finals(chosen(runs, "minatar-5m", BETA)),
+    "beta differences": lambda runs: differences(chosen(runs, "minatar-5m", BETA)),
+    "leaky relu": lambda runs: leaky_relu(),
+    "mujoco": lambda runs: finals(chosen(runs, "mujoco"), digits=0),
+    "mujoco area": lambda runs: finals(chosen(runs, "mujoco"), "area", digits=0),
+    "mujoco-1m": lambda runs: finals(chosen(runs, "mujoco-1m"), digits=0),
+    "study of h": study_of_h,
+}
+"""The tables by name."""
+PICTURES: dict[str, tuple[str, tuple[str, ...], int]] = {
+    "minatar/curves.png": ("minatar", (), 2),
+    "minatar-1m/curves.png": ("minatar-1m", (), 2),
+    "minatar-5m/curves.png": ("minatar-5m", FIVE, 2),
+    "minatar-5m/beta.png": ("minatar-5m", BETA, 2),
+    "mujoco/curves.png": ("mujoco", (), 1),
+    "mujoco-1m/curves.png": ("mujoco-1m", (), 1),
+}
+"""For each picture its study, its variants (all, without any), and the points joined."""
+_BLOCK = re.compile(r"(<!-- begin (.+?) -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
+
+
+def rewritten(text: str, runs: Table) -> str:
+    """A Markdown text with each of its blocks made anew."""
+    return _BLOCK.sub(lambda block: f"{block[1]}{BLOCKS[block[2]](runs)}\n{block[3]}", text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 instead")
+    given = parser.parse_args()
+    runs, curves = load()
+    stale = []
+    for path in sorted(ROOT.rglob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        new = rewritten(text, runs)
+        if new != text:
+            stale.append(str(path))
+            if not given.check:
+                path.write_text(new, encoding="utf-8")
+    if given.check:
+        sys.exit(f"to be made anew: {', '.join(stale)}" if stale else 0)
+    curves.to_parquet(ROOT / "curves.parquet", index=False)
+    for name, (study, variants, joined) in PICTURES.items():
+        mine = chosen(runs, study, variants)
+        draw(mine, curves[curves["study"] == study], ROOT / name, joined)
+    print(f"{len(runs)} runs, {len(curves):,} points; changed: {', '.join(stale) or 'no text'}")
+
+
+if __name__ == "__main__":
+    main()

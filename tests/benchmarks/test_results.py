@@ -1,0 +1,120 @@
+"""Tables, verdicts and data follow from the result files, and the committed ones still do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks import results
+from eligrad.analysis import statistics
+
+
+def a_result(variant: str, finals: list[float], diverged_at: list[int]) -> dict[str, object]:
+    return {
+        "game": "Breakout",
+        "variant": variant,
+        "config": {"lam": 0.8},
+        "seeds": len(finals),
+        "first_seed": 7,
+        "steps": 100,
+        "final_per_seed": finals,
+        "diverged_at": diverged_at,
+        "grid": [25, 50, 75, 100],
+        "curve_per_seed": [[value, float("nan")] * 2 for value in finals],
+    }
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "study").mkdir()
+    for result in (
+        a_result("qrc", [1.0, 2.0, 3.0], [-1, -1, -1]),
+        a_result("qc", [1.0, 1.0, 4.0], [-1, -1, -1]),
+        a_result("q-lambda", [91.0, 92.0, 93.0], [-1, 7, 0]),
+    ):
+        (tmp_path / "study" / f"{result['variant']}.json").write_text(json.dumps(result))
+    return tmp_path
+
+
+def test_runs_and_curves_are_tidy(root):
+    runs, curves = results.load(root)
+    assert len(runs) == 9
+    assert len(curves) == 36
+    one = curves[(curves["variant"] == "qc") & (curves["seed"] == 9)]
+    assert one["step"].tolist() == [25, 50, 75, 100]
+    np.testing.assert_array_equal(one["return"], [4.0, np.nan, 4.0, np.nan])
+    assert set(runs["study"]) == {"study"}
+    with pytest.raises(FileNotFoundError, match="holds no results"):
+        results.load(root / "none")
+
+
+def test_finals_have_errors_and_divergences(root):
+    rows = results.finals(results.load(root)[0]).splitlines()
+    assert rows[0] == "|  | Breakout |"
+    assert rows[2:] == [
+        "| QRC(λ) | 2.00 ± 0.58 |",
+        "| Q(λ) | 92.00 ± 0.58 (2 of 3 diverged) |",
+        "| QC(λ) | 2.00 ± 1.00 |",
+    ]
+
+
+def test_differences_are_taken_from_qrc_and_bold_where_they_stand(root):
+    # Variances 1 and 1, and 1 and 3, over three seeds: errors √(2/3) and √(4/3).
+    rows = results.differences(results.load(root)[0]).splitlines()
+    assert rows[2:] == ["| Q(λ) | **+90.00 ± 0.82** |", "| QC(λ) | +0.00 ± 1.15 |"]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "verdict"),
+    [
+        ([9.0, 10.0, 11.0], [1.0, 2.0, 3.0], "**holds**"),
+        ([1.0, 2.0, 3.0], [9.0, 10.0, 11.0], "**does not hold**"),
+        ([1.0, 2.0, 3.0], [1.5, 2.5, 3.0], "not enough data"),
+    ],
+)
+def test_verdicts(monkeypatch, ours, theirs, verdict):
+    runs = pd.DataFrame(
+        {
+            "study": "s", "env": "Freeway", "variant": ["qrc"] * 3 + ["qc"] * 3, "steps": 100,
+            "final": ours + theirs,
+        }
+    )  # fmt: skip
+    monkeypatch.setattr(results, "CLAIMS", (("QRC > QC", "qrc", "qc", ("Freeway",), "s"),))
+    (row,) = results.verdicts(runs).splitlines()[2:]
+    gap = statistics.difference({"": np.array(ours)}, {"": np.array(theirs)})
+    assert row.startswith("| QRC > QC | Freeway | 100, 3 and 3 | ")
+    assert f"{gap.value:+,.4g} [{gap.low:+,.4g}".replace("-", "−") in row
+    assert "; seeds lost 0 of 3 and 0 of 3" in row
+    assert row.endswith(f"| {verdict} |")
+
+
+def test_a_figure_is_drawn_although_a_stretch_has_no_episode(root):
+    runs, curves = results.load(root)
+    results.draw(runs, curves, root / "curves.png", joined=2)
+    assert (root / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_blocks_are_replaced_and_nothing_else(monkeypatch):
+    monkeypatch.setattr(results, "BLOCKS", {"one": lambda runs: "1", "two": lambda runs: "2\n2"})
+    text = "a\n<!-- begin one -->\n<!-- end -->\nb\n<!-- begin two -->\nold\n<!-- end -->\nc\n"
+    once = results.rewritten(text, pd.DataFrame())
+    assert once == (
+        "a\n<!-- begin one -->\n1\n<!-- end -->\nb\n<!-- begin two -->\n2\n2\n<!-- end -->\nc\n"
+    )
+    assert results.rewritten(once, pd.DataFrame()) == once
+
+
+def test_what_is_committed_follows_from_the_files():
+    runs, curves = results.load()
+    texts = {path: path.read_text() for path in results.ROOT.rglob("*.md")}
+    for path, text in texts.items():
+        assert results.rewritten(text, runs) == text, f"{path}: python -m benchmarks.results"
+    blocks = [block[2] for text in texts.values() for block in results._BLOCK.finditer(text)]
+    assert sorted(blocks) == sorted(results.BLOCKS)
+    committed = pd.read_parquet(results.ROOT / "curves.parquet")
+    pd.testing.assert_frame_equal(committed, curves, check_dtype=False)
+    assert (results.ROOT / "curves.parquet").stat().st_size < 20e6
