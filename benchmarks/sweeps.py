@@ -21,7 +21,8 @@ from eligrad.sweeps.jobs import make_jobs
 from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.spec import Spec, Sweep
 from eligrad.sweeps.store import Store
-from eligrad.sweeps.worker import Task, work
+from eligrad.sweeps.task import Task
+from eligrad.sweeps.worker import work
 from eligrad.training import train
 
 GAME = "MinAtar/Breakout-v1"
@@ -55,9 +56,9 @@ def sweep(folder: Path, steps: int) -> tuple[float, float]:
     store = Store(folder / "store").create()
     (job,) = make_jobs(resolve(spec), 1, divide=True)
     watch = Watch()
-    outcome = work(Task(str(store.path), job))
+    result = work(Task(str(store.path), job))
     seconds = watch.read()
-    assert outcome.kind == "finished", outcome.message
+    assert result.status == "finished", result.message
     assert len(store.finished()) == 32
     return seconds
 

@@ -23,9 +23,11 @@ from eligrad.cli import compare as cli_compare
 from eligrad.cli import evaluate as cli_evaluate
 from eligrad.cli import play as cli_play
 from eligrad.cli import report as cli_report
+from eligrad.cli import reproduce as cli_reproduce
 from eligrad.cli import runs as cli_runs
 from eligrad.cli import sweep as cli_sweep
 from eligrad.cli import train as cli_train
+from eligrad.cli import two_stage as cli_two_stage
 from eligrad.cli import watch as cli_watch
 from tests.markdown import ROOT, blocks, local_links, run
 
@@ -50,7 +52,9 @@ OPTIONS: dict[str, Any] = {
     "play": cli_play.Play,
     "report": cli_report.Report,
     "watch": cli_watch.Watch,
-    **cli_sweep._COMMANDS,
+    "reproduce": cli_reproduce.Reproduce,
+    "sweep": cli_sweep.Sweep,
+    "two-stage": cli_two_stage.TwoStage,
 }
 """What each command of `eligrad` reads its arguments into."""
 

@@ -30,7 +30,7 @@ COMMANDS = {
     "compare": "compare two sets of runs, with tests and intervals: eligrad compare A B",
     "demo": "see TD(λ) diverge and gradient TD(λ) not, in under a minute",
 }
-"""Each has its own --help, and a module of its name."""
+"""Each has its own --help, and a module of its name, with _ for -."""
 _TRAINS = ("train", "sweep", "two-stage", "reproduce")
 
 
@@ -122,10 +122,6 @@ def _run(arguments: list[str] | None) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if command == "demo":
         tyro.cli(Demo, prog="eligrad demo", args=arguments[1:]).run()
-    elif command in ("sweep", "two-stage", "reproduce"):
-        from eligrad.cli import sweep
-
-        sys.exit(sweep.main(command, arguments[1:]))
     else:
-        module = importlib.import_module(f"eligrad.cli.{command}")
+        module = importlib.import_module(f"eligrad.cli.{command.replace('-', '_')}")
         sys.exit(module.main(arguments[1:]))

@@ -11,7 +11,11 @@ from eligrad._base.errors import DamagedFileWarning
 from eligrad._base.text import printable
 
 
-def run(command: str, action: Callable[[], int]) -> int:
+def run(
+    command: str,
+    action: Callable[[], int],
+    errors: tuple[type[Exception], ...] = (ValueError, OSError),
+) -> int:
     """Runs a command and returns its exit code; errors and warnings are one line each, once."""
 
     said = set()
@@ -27,6 +31,6 @@ def run(command: str, action: Callable[[], int]) -> int:
         warnings.showwarning = say
         try:
             return action()
-        except (ValueError, OSError) as error:
+        except errors as error:
             say(error)
             return 2

@@ -26,9 +26,9 @@ def main(arguments: list[str]) -> int:
     ls = commands.add_parser("ls", help="list the runs of a store or of any folder of runs")
     ls.add_argument("store", type=Path, nargs="?", default=Path("runs"), help="default: runs")
     show = commands.add_parser("show", help="show one run: settings, scores, where it was trained")
-    show.add_argument("run", type=Path, help="a run folder")
+    show.add_argument("run", type=Path, help="a run folder, or one run of it: FOLDER#2")
     diff = commands.add_parser("diff", help="show in what two runs differ")
-    diff.add_argument("first", type=Path, help="a run folder")
+    diff.add_argument("first", type=Path, help="a run folder, or one run of it: FOLDER#2")
     diff.add_argument("second", type=Path, help="another run folder")
     rm = commands.add_parser("rm", help="remove run folders; a sweep trains them again")
     rm.add_argument("runs", type=Path, nargs="+", help="run folders; of a link, only the link")
@@ -144,6 +144,12 @@ def _remove(run: Path) -> None:
 
 
 def _of_folder(path: Path) -> list[Record]:
+    """The runs of a folder; for FOLDER#2, as `ls` names it, the third of them."""
+    name, mark, index = path.name.rpartition("#")
+    if mark and index.isdecimal() and not path.exists():
+        records = _of_folder(path.with_name(name))
+        if int(index) < len(records):
+            return [records[int(index)]]
     _check_is_run(path)
     return read_folder(path, path)
 

@@ -1,4 +1,4 @@
-"""Sweeps: many runs by one command, on this machine or a cluster, each trained once."""
+"""Sweeps: trains many runs, each once, on this machine or on a cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a name when it is first used: a spec can be read without JAX."""
+    """A public name, imported when it is first used: a spec can be read without JAX."""
     for module, names in _MODULES.items():
         if name in names:
             with needs_train("eligrad.sweeps"):

@@ -1,10 +1,10 @@
-"""One configuration for all environments: the rule that chooses it, and how sure the choice is.
+"""Chooses one configuration for all environments, and says how sure the choice is.
 
 The score of a configuration is the mean over environments of its normalised area under the
 learning curve. In each environment the mean over seeds is taken first; then 0 is the worst and 1
 the best of all configurations of all agents. A run that failed, or never ended an episode, counts
-like the worst run of its environment. Equal scores are settled by the mean rank over environments,
-then by the order of the spec.
+like the worst run of its environment. Ties are broken by the mean rank over environments, then by
+the order of the spec.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _TIE = 1e-9
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-    """Areas under the curves of all configurations: [configurations, environments, seeds]."""
+    """The areas under the curves of all configurations."""
 
     agents: tuple[str, ...]
     """The agent of each configuration."""
     envs: tuple[str, ...]
     areas: np.ndarray
-    """NaN where a run failed or ended no episode."""
+    """[configurations, environments, seeds]; NaN where a run failed or ended no episode."""
 
     def filled(self) -> np.ndarray:
         """Areas with the worst run of the environment in place of what is missing."""
@@ -37,7 +37,7 @@ class Candidates:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """What the rule chose for one agent, and how much depends on it."""
+    """The configuration chosen for one agent, and how sure the choice is."""
 
     agent: str
     chosen: int
@@ -51,7 +51,7 @@ class Choice:
     ranks: np.ndarray
     """Mean rank over environments among the agent's own; 1 is the best."""
     chosen_share: np.ndarray
-    """How often each configuration is chosen when seeds are drawn anew with replacement."""
+    """How often each configuration is chosen when seeds are resampled with replacement."""
 
     def regret(self) -> np.ndarray:
         """How much better the agent's best configuration is in each environment."""
@@ -115,7 +115,7 @@ def _resampled_means(areas: np.ndarray, resamples: int, seed: int) -> np.ndarray
 def as_json(
     choice: Choice, candidates: Candidates, settings: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """All that the choice rests on, in JSON values, with every configuration's settings."""
+    """The choice and the scores of all configurations, as JSON values."""
     rows = [
         {
             "settings": settings[index],

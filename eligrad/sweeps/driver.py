@@ -1,4 +1,4 @@
-"""A sweep: all runs of a spec, each trained once, whatever happens in between."""
+"""Trains all runs of a sweep, each once: plans jobs, starts workers, handles their results."""
 
 from __future__ import annotations
 
@@ -20,36 +20,38 @@ from eligrad.sweeps.jobs import Job, make_jobs
 from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.spec import Spec, Sweep, read_spec
 from eligrad.sweeps.store import Store
-from eligrad.sweeps.worker import FULL, Outcome, Task
+from eligrad.sweeps.task import Task, TaskResult
+from eligrad.sweeps.worker import FULL
 
 POLL = 0.1
-"""Seconds between two looks at the workers."""
+"""Seconds between two checks of the workers."""
 WAIT = 1.0
-"""Seconds between two looks at runs that another process trains."""
+"""Seconds between two checks of runs that another process trains."""
 ATTEMPTS = 2
+"""How often a run is tried before it is reported as failed."""
 
 
 class StoreFull(OSError):
-    """There is no space left for the store; what it holds is sound."""
+    """There is no space left on the disk of the store; the files in it are sound."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What a sweep came to."""
+    """The result of a sweep."""
 
     store: Path
     runs: tuple[Run, ...]
-    """All that were wanted."""
+    """All runs of the sweep."""
     failures: dict[str, str]
     """The traceback of each run that failed, by its name."""
     notes: tuple[str, ...]
-    """Damaged files, by name, and runs that were trained further."""
+    """Messages about damaged files, and about runs that were trained further."""
     stopped_by: int | None
-    """The number of the signal that ended it early."""
+    """The number of the signal that stopped the sweep; None if it was not stopped."""
 
     @property
     def unfinished(self) -> int:
-        """Runs that are not there, and have not failed."""
+        """The number of runs that are neither finished nor failed."""
         finished = Store(self.store).finished()
         return sum(run.name not in finished and run.name not in self.failures for run in self.runs)
 
@@ -62,21 +64,28 @@ def run_sweep(
     workers: int | None = None,
     progress: bool = False,
 ) -> Report:
-    """Trains every run of a spec that the store does not hold yet.
+    """Trains every run of a spec that the store does not have yet.
 
-    Everything is checked before anything runs. Call it again after whatever happened: finished runs
-    are skipped, half-finished ones go on from their checkpoints, failed ones are tried once more.
+    The whole spec is checked before training starts. Call it again after an interruption: finished
+    runs are skipped, unfinished ones continue from their checkpoints, failed ones get one more try.
     A run that fails is tried twice and then reported, without stopping the others. The first Ctrl-C
     or SIGTERM saves and returns.
+
+    Args:
+        spec: A spec, its only sweep, or the path of a .toml or .py file.
+        store: The folder of the runs; a new one, or that of an earlier sweep.
+        executor: local, ray or slurm, or an executor that is made already; it is closed at the end.
+        workers: How many jobs are trained at once; None lets the executor choose.
+        progress: Whether to draw a progress bar.
     """
     spec = as_spec(spec)
     runs = resolve(spec)
-    place = make_executor(executor, workers) if isinstance(executor, str) else executor
-    return train_runs(runs, store, place, setup=spec.setup, progress=progress)
+    made = make_executor(executor, workers) if isinstance(executor, str) else executor
+    return train_runs(runs, store, made, setup=spec.setup, progress=progress)
 
 
 def as_spec(spec: Spec | Sweep | str | Path) -> Spec:
-    """A spec, read from its file or made of its only sweep."""
+    """The spec of a file, or of its only sweep."""
     if isinstance(spec, (str, Path)):
         return read_spec(spec)
     return Spec([spec]) if isinstance(spec, Sweep) else spec
@@ -85,26 +94,34 @@ def as_spec(spec: Spec | Sweep | str | Path) -> Spec:
 def train_runs(
     runs: Sequence[Run],
     store: str | Path,
-    place: Executor,
+    executor: Executor,
     *,
     setup: Path | None = None,
     progress: bool = False,
 ) -> Report:
-    """The same for runs that are known to be sound, and an executor, which is closed afterwards."""
+    """Trains those of the runs that the store does not have yet, as `run_sweep` does.
+
+    Args:
+        runs: Runs as `resolve` returns them.
+        store: The folder of the runs.
+        executor: Starts the workers; it is closed at the end.
+        setup: A Python file that workers run first.
+        progress: Whether to draw a progress bar.
+    """
     with Interruption() as interruption:
         try:
-            there = Store(store).create()
-            return _Driver(there, runs, place, setup, interruption, progress).run()
+            made = Store(store).create()
+            return _Driver(made, runs, executor, setup, interruption, progress).run()
         except OSError as error:
             if error.errno in FULL:
                 raise StoreFull(_full(str(error), Path(store))) from error
             raise
         finally:
-            place.close()
+            executor.close()
 
 
 class _Driver:
-    """One sweep on its way."""
+    """The loop of one sweep."""
 
     def __init__(
         self,
@@ -121,7 +138,7 @@ class _Driver:
         self.interruption = interruption
         self.notes = store.set_damaged_aside(runs)
         store.tidy()
-        # One that failed in an earlier sweep has had its first attempt.
+        # A run that failed in an earlier sweep has had its first attempt.
         self.attempts = {run.name: ATTEMPTS - store.has_failed(run) for run in self.runs}
         self.failures: dict[str, str] = {}
         self.queue: list[Job] = []
@@ -132,12 +149,12 @@ class _Driver:
             self.bar.say(note)
 
     def run(self) -> Report:
-        """Until nothing is left to do, or a signal."""
+        """Trains until all runs are finished or failed, or until a signal."""
         stopping = False
         with self.bar:
             while True:
-                for task, outcome in self.executor.poll():
-                    self._ended(task.job, outcome)
+                for task, result in self.executor.poll():
+                    self._handle(task.job, result)
                 if self.interruption.signal_number is not None and not stopping:
                     stopping = True
                     self.queue = []
@@ -158,7 +175,7 @@ class _Driver:
         )
 
     def _unfinished(self) -> list[Run]:
-        """Runs that are neither there nor given up."""
+        """The runs that are neither finished nor failed."""
         done = self.store.finished().keys() | self.failures.keys()
         return [run for run in self.runs if run.name not in done]
 
@@ -167,7 +184,7 @@ class _Driver:
             return
         if not self.queue and time.monotonic() >= self.plan_again_at:
             self.queue = self._plan()
-            # What others train is no hurry; what ended here is planned for at once.
+            # Runs of other processes are checked now and then; after a job of this one, at once.
             self.plan_again_at = 0.0 if self.queue else time.monotonic() + WAIT
         while self.queue and self.executor.room() > 0:
             job = self.queue.pop(0)
@@ -175,9 +192,9 @@ class _Driver:
             self.executor.start(Task(str(self.store.path), job, self.setup, self.path))
 
     def _plan(self) -> list[Job]:
-        """Jobs to go on with from their checkpoint, runs that failed before, each alone, the rest.
+        """Jobs to continue from their checkpoint, runs that failed before, each alone, the rest.
 
-        A job in the store goes on only if this sweep asked for each of its runs.
+        A job in the store is continued only if this sweep asked for each of its runs.
         """
         running = {run.name for job in self.running.values() for run in job.runs}
         missing = {run.name: run for run in self._unfinished() if run.name not in running}
@@ -197,18 +214,17 @@ class _Driver:
         fresh = list(missing.values())
         return jobs + make_jobs(fresh, self.executor.workers, divide=self.executor.divide)
 
-    def _ended(self, job: Job, outcome: Outcome) -> None:
+    def _handle(self, job: Job, result: TaskResult) -> None:
         del self.running[job.id]
-        # A job that another sweep trains is no hurry.
-        self.plan_again_at = time.monotonic() + WAIT if outcome.kind == "taken" else 0.0
-        for note in outcome.notes:
+        self.plan_again_at = time.monotonic() + WAIT if result.status == "taken" else 0.0
+        for note in result.notes:
             self.notes.append(note)
             self.bar.say(note)
-        if outcome.kind == "full":
+        if result.status == "disk full":
             self.executor.stop()
-            raise StoreFull(_full(outcome.message, self.store.path))
-        if outcome.kind in ("failed", "died"):
-            self._failed(job, outcome.message)
+            raise StoreFull(_full(result.message, self.store.path))
+        if result.status in ("failed", "died"):
+            self._failed(job, result.message)
 
     def _failed(self, job: Job, trace: str) -> None:
         for run in job.runs:
@@ -216,14 +232,14 @@ class _Driver:
             self.attempts[run.name] -= 1
         names = [run.name for run in job.runs]
         given_up = [name for name in names if self.attempts[name] <= 0]
-        if given_up and len(names) > 1:  # one of them may be bad, and the others not
+        if given_up and len(names) > 1:  # the others may succeed alone
             self.store.drop(job)
             self.attempts |= dict.fromkeys(names, 1)
             given_up = []
         self.failures |= dict.fromkeys(given_up, trace)
         next_step = "given up" if given_up else "tried once more"
         last_line = trace.strip().rpartition("\n")[2]
-        self.bar.say(f"{_counted(len(job.runs))} failed and {next_step}: {last_line}")
+        self.bar.say(f"{_run_count(len(names))} failed and {next_step}: {last_line}")
 
 
 def _module_folders(runs: Sequence[Run], setup: Path | None) -> tuple[str, ...]:
@@ -233,15 +249,15 @@ def _module_folders(runs: Sequence[Run], setup: Path | None) -> tuple[str, ...]:
 
 
 def _full(message: str, store: Path) -> str:
-    return f"{message}; what is in {store} is sound: free some space and run the same command again"
+    return f"{message}; the files in {store} are sound: free some space and run the command again"
 
 
-def _counted(runs: int) -> str:
+def _run_count(runs: int) -> str:
     return "1 run" if runs == 1 else f"{runs} runs"
 
 
 class _Bar:
-    """Progress in environment steps of all runs, as far as checkpoints tell."""
+    """A progress bar of the environment steps of all runs, as of their checkpoints."""
 
     def __init__(self, runs: Iterable[Run], show: bool) -> None:
         self._runs = list(runs)
@@ -251,13 +267,13 @@ class _Bar:
             unit_scale=True,
             dynamic_ncols=True,
             disable=not show,
-            # A log file keeps every line that a terminal would overwrite.
+            # In a log file every update is a new line.
             mininterval=0.5 if sys.stderr.isatty() else 30.0,
         )
         self._first, self._shown_at = True, 0.0
 
     def show(self, store: Store, running: Sequence[Job], failures: dict[str, str]) -> None:
-        """Draws the present state, if some time has passed or everything has ended."""
+        """Draws the bar, if some time has passed or nothing is running."""
         if self._bar.disable:
             return
         if running and time.monotonic() - self._shown_at < self._bar.mininterval:
@@ -266,18 +282,18 @@ class _Bar:
         finished = [run for run in self._runs if run.name in done]
         steps = sum(run.configuration.steps for run in finished)
         steps += sum(len(job.runs) * _saved_step(store, job) for job in running)
-        if self._first:  # what was there already says nothing about the speed
+        if self._first:  # steps of earlier sweeps do not count for the speed
             self._first, self._bar.initial = False, steps
         self._bar.n = steps
-        told = f"{len(finished)}/{len(self._runs)} runs"
-        told += f", {sum(len(job.runs) for job in running)} under way" if running else ""
-        told += f", {len(failures)} failed" if failures else ""
-        self._bar.set_postfix_str(told, refresh=False)
+        text = f"{len(finished)}/{len(self._runs)} runs"
+        text += f", {sum(len(job.runs) for job in running)} running" if running else ""
+        text += f", {len(failures)} failed" if failures else ""
+        self._bar.set_postfix_str(text, refresh=False)
         self._bar.refresh()
         self._shown_at = time.monotonic()
 
     def say(self, message: str) -> None:
-        """A line above the bar; without a bar, nothing: the report has it."""
+        """Prints a line above the bar; without a bar nothing, since the report has it."""
         if not self._bar.disable:
             self._bar.write(message)
 

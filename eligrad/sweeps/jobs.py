@@ -1,4 +1,4 @@
-"""Jobs: runs that share one compiled program, and how many of them make a good one."""
+"""Jobs: runs that share one compiled program, in parts that keep all workers busy."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from typing import Any
 from eligrad.runs.configuration import Configuration, Run, fingerprint
 
 BALANCE = 1.15
-"""A division is good enough once the busiest worker has this much more than its share."""
+"""How much more than its share the busiest worker may have."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Runs of one agent in one environment that differ in numbers and seeds alone."""
+    """Runs of one agent in one environment that differ in numbers and seeds only."""
 
     runs: tuple[Run, ...]
 
     @functools.cached_property
     def id(self) -> str:
-        """The same for the same runs."""
+        """A hash of the names of the runs, in any order."""
         return fingerprint(sorted(run.name for run in self.runs))
 
     @property
     def cost(self) -> int:
-        """Environment steps in all."""
+        """The environment steps of all runs."""
         return sum(run.configuration.steps for run in self.runs)
 
     def alone(self) -> list[Job]:
-        """A job for each run."""
+        """One job for each run."""
         return [Job((run,)) for run in self.runs]
 
     def to_json(self) -> list[dict[str, Any]]:
-        """JSON values, for a file or another process."""
+        """The runs as JSON values, for a file or another process."""
         return [dataclasses.asdict(run) for run in self.runs]
 
     @classmethod
     def from_json(cls, content: Iterable[dict[str, Any]]) -> Job:
-        """What `to_json` gave."""
+        """The job that `to_json` was called on."""
         return cls(
             tuple(Run(Configuration(**each["configuration"]), each["seed"]) for each in content)
         )
 
 
 def make_jobs(runs: Sequence[Run], workers: int, *, divide: bool) -> list[Job]:
-    """Runs that can share a program in one job; the longest job first.
+    """Jobs of runs that can share a program, the longest first.
 
-    With `divide`, as for the cores of a CPU, a program's runs are dealt out in as few equal parts
-    as keep all workers busy: every part is compiled once more.
+    With `divide`, as for the cores of a CPU, the runs of a program are divided into as few equal
+    jobs as keep all workers busy: every job compiles the program once more.
     """
     groups = list(_by_program(runs).values())
     if not divide:
@@ -82,13 +82,13 @@ def _by_program(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 
 def _parts(group: list[Run], most: float) -> list[Job]:
-    """A group in equal parts, as far as they go, none of which costs more than `most`."""
+    """Jobs of nearly equal size, none of which costs more than `most`."""
     count = min(len(group), math.ceil(Job(tuple(group)).cost / most - 1e-9))
     return [Job(tuple(group[i::count])) for i in range(count)]
 
 
 def _busiest(jobs: Sequence[Job], workers: int) -> int:
-    """The work of the busiest worker, if each takes the longest job left when it is free."""
+    """The cost of the busiest worker, if each takes the longest job left when it is free."""
     loads = [0] * workers
     for job in _longest_first(jobs):
         heapq.heappushpop(loads, loads[0] + job.cost)

@@ -1,4 +1,4 @@
-"""The paper's figures as sweeps: `presets/fig1.toml` to `fig6.toml`, each at three scales."""
+"""The sweeps behind the paper's figures: `presets/fig1.toml` to `fig6.toml`, at three scales."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def figure_spec(figure: str, scale: str = "smoke") -> Spec:
 
 
 def is_about_speed(figure: str) -> bool:
-    """Whether a figure shows steps per second, for which programs run one after the other."""
+    """Whether a figure shows steps per second, for which jobs are trained one after the other."""
     return _content(figure).get("speed", False)
 
 
 def draw(figure: str, store: Path) -> Path:
-    """Draws the figure from the finished runs of a store; returns where it is."""
+    """Draws the figure of the finished runs in a store; returns the path of the picture."""
     from eligrad.analysis import figures
     from eligrad.analysis.load import load_episodes, load_runs
 

@@ -1,4 +1,4 @@
-"""From a spec to its runs: every name and value checked, every setting filled in, nothing run."""
+"""The runs of a spec: checks all names and values, and fills in all settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENV_PARAMS = "env_params."
 
 
 def resolve(spec: Spec) -> list[Run]:
-    """All runs of a spec, each once, in its order; raises for what cannot be meant."""
+    """All runs of a spec, each once, in its order; raises `ValueError` for invalid ones."""
     runs: dict[str, Run] = {}
     for sweep in spec.parts:
         for configuration in _configurations(sweep):
@@ -33,16 +33,16 @@ def _configurations(sweep: Sweep) -> Iterator[Configuration]:
     checked = set()
     for env, agent, changes in itertools.product(sweep.envs, sweep.agents, sweep.combinations()):
         one = _configuration(agent, env, sweep.steps, changes)
-        # Worlds and networks take time to make, and numbers of an agent do not matter to them.
+        # Environments and networks take time to make, and do not depend on an agent's numbers.
         shape = (agent, env, one.max_episode_steps, str(one.env_params), static_part(one))
         if shape not in checked:
             checked.add(shape)
-            check_world(one)
+            _check_environment(one)
         yield one
 
 
-def check_world(configuration: Configuration) -> None:
-    """Refuses an environment that nobody knows, or that the agent cannot act in."""
+def _check_environment(configuration: Configuration) -> None:
+    """Raises `ValueError` for an unknown environment, or one that the agent cannot act in."""
     env = as_environment(str(configuration.env), configuration.max_episode_steps)
     config = registry.make_settings(str(configuration.agent), configuration.settings)
     registry.build(str(configuration.agent), config, env)
@@ -50,7 +50,7 @@ def check_world(configuration: Configuration) -> None:
 
 
 def static_part(configuration: Configuration) -> tuple[tuple[str, Any], ...]:
-    """The settings that shape a program; runs that agree in them can share one."""
+    """The settings that shape a program; runs with the same ones can share it."""
     names = registry.static_settings(registry.get(str(configuration.agent)).config)
     return tuple((name, configuration.settings[name]) for name in sorted(names))
 
@@ -81,7 +81,7 @@ def _configuration(agent: str, env: str, steps: Any, changes: dict[str, Any]) ->
 
 
 def _like(name: str, value: Any, default: Any) -> Any:
-    """A value of the type that the setting has by default."""
+    """The value, if it has the type of the setting's default."""
     if isinstance(default, (str, bool)):
         if type(value) is not type(default):
             accepted = "a name" if isinstance(default, str) else "true or false"

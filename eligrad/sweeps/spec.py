@@ -1,4 +1,4 @@
-"""What a sweep is made of: agents, environments, seeds, and the settings to try.
+"""Specs of sweeps: agents, environments, seeds, and the settings to try.
 
 In TOML:
 
@@ -24,10 +24,10 @@ In TOML:
     [random.draw]
     h_scale = { log_uniform = [0.01, 1.0] }
 
-Every point of the grid meets every entry of the list and every draw. Any setting of an agent may be
-named, and `exploration_fraction`, `max_episode_steps` and `env_params.NAME`. What agents have not
-in common goes to several `[[part]]` tables of the same form; what is above them holds for all.
-In Python the same is a `Sweep`, or several in a `Spec`.
+Every point of the grid is combined with every entry of the list and every draw. Any setting of an
+agent can be named, and `exploration_fraction`, `max_episode_steps` and `env_params.NAME`. Fields
+that are not the same for all agents go into several `[[part]]` tables of the same form; the fields
+above them are common to all. In Python the same is a `Sweep`, or several in a `Spec`.
 """
 
 from __future__ import annotations
@@ -48,24 +48,25 @@ from eligrad._base.errors import UnknownName
 from eligrad.envs.names import module_of
 
 MOST_RUNS = 100_000
-"""Runs that a sweep may have: more are a mistake, and would fill the memory."""
+"""The most runs of a sweep: more are a mistake, and would fill the memory."""
 MOST_BYTES = 2**24
+"""The largest TOML file."""
 _DISTRIBUTIONS = ("uniform", "log_uniform", "choice")
 
 
 class SpecError(ValueError):
-    """A sweep that cannot be meant; the message names the field and what it accepts."""
+    """An invalid spec; the message names the field and what it accepts."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Draws:
-    """Settings drawn at random, the same ones whenever the same seed is given."""
+    """Settings drawn at random; the same seed gives the same ones."""
 
     draw: Mapping[str, Mapping[str, Sequence[Any]]]
-    """For each field one of `{uniform: [low, high]}`, `{log_uniform: [low, high]}` and
+    """The distribution of each field: `{uniform: [low, high]}`, `{log_uniform: [low, high]}` or
     `{choice: [...]}`."""
     samples: int
-    """How many combinations."""
+    """The number of combinations."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -73,23 +74,28 @@ class Draws:
             raise SpecError(f"random.samples is {self.samples!r}; 1 or more is accepted")
         if not self.draw:
             raise SpecError("random.draw is empty; name the fields to be drawn")
-        for field, recipe in self.draw.items():
-            _check_recipe(f"random.draw.{field}", recipe)
+        for field, distribution in self.draw.items():
+            _check_distribution(f"random.draw.{field}", distribution)
 
     def combinations(self) -> list[dict[str, Any]]:
-        """The samples. Each field has a stream of its own: another field changes none of them."""
+        """The samples. Each field has its own random stream: the others do not change it."""
         streams = {field: random.Random(f"{self.seed}/{field}") for field in self.draw}
         return [
-            {field: _drawn(recipe, streams[field]) for field, recipe in self.draw.items()}
+            {
+                field: _drawn(distribution, streams[field])
+                for field, distribution in self.draw.items()
+            }
             for _ in range(self.samples)
         ]
 
 
-def _check_recipe(where: str, recipe: Any) -> None:
+def _check_distribution(where: str, distribution: Any) -> None:
     example = "{ log_uniform = [1e-6, 1e-2] }"
-    if not isinstance(recipe, Mapping) or len(recipe) != 1:
-        raise SpecError(f"{where} is {recipe!r}; one distribution, such as {example}, is accepted")
-    ((kind, values),) = recipe.items()
+    if not isinstance(distribution, Mapping) or len(distribution) != 1:
+        raise SpecError(
+            f"{where} is {distribution!r}; one distribution, such as {example}, is accepted"
+        )
+    ((kind, values),) = distribution.items()
     if kind not in _DISTRIBUTIONS:
         raise UnknownName(f"distribution in {where},", kind, _DISTRIBUTIONS)
     _check_values(f"{where}.{kind}", values)
@@ -103,9 +109,9 @@ def _check_recipe(where: str, recipe: Any) -> None:
         raise SpecError(f"{where}.{kind} is {low_high}; numbers above 0 are accepted")
 
 
-def _drawn(recipe: Mapping[str, Sequence[Any]], stream: random.Random) -> Any:
-    ((kind, values),) = recipe.items()
-    # Only random() is promised to stay the same in later Pythons.
+def _drawn(distribution: Mapping[str, Sequence[Any]], stream: random.Random) -> Any:
+    ((kind, values),) = distribution.items()
+    # Python promises for random() alone that later versions give the same numbers.
     share = stream.random()
     if kind == "choice":
         return values[int(share * len(values))]
@@ -117,7 +123,7 @@ def _drawn(recipe: Mapping[str, Sequence[Any]], stream: random.Random) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """Settings to try, each on every environment and with every seed."""
+    """Settings to try, each in every environment and with every seed."""
 
     agents: Sequence[str]
     envs: Sequence[str]
@@ -135,7 +141,7 @@ class Sweep:
         self._check_overlap()
 
     def _check_overlap(self) -> None:
-        """A field that two tables set would have one of its values silently lost."""
+        """Raises `SpecError` for a field that two tables set: one of them would have no effect."""
         owners: dict[str, str] = {}
         listed = {field for entry in self.list for field in flat(entry)}
         drawn = self.random.draw if self.random else {}
@@ -156,11 +162,11 @@ class Sweep:
 
     @property
     def seed_list(self) -> tuple[int, ...]:
-        """The seeds one by one."""
+        """All seeds."""
         return tuple(range(self.seeds)) if isinstance(self.seeds, int) else tuple(self.seeds)
 
     def combinations(self) -> Iterator[dict[str, Any]]:
-        """What is set for each configuration, on every environment and for every agent."""
+        """The changed settings of each configuration."""
         grid = flat(self.grid)
         points = [
             dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())
@@ -178,9 +184,9 @@ class Spec:
     parts: Sequence[Sweep]
     name: str = ""
     stage_two: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """For the two-stage protocol: `seeds`, a number of them or a list."""
+    """For the two-stage protocol: `seeds`, their number or a list."""
     setup: Path | None = None
-    """A Python file to run wherever training happens, as it registers environments."""
+    """A Python file that every worker runs first; it may register environments."""
 
     def __post_init__(self) -> None:
         if not self.parts:
@@ -222,7 +228,7 @@ def _read_toml(path: Path) -> Spec:
 
 @functools.cache
 def run_setup(path: str | None) -> dict[str, Any]:
-    """Runs a Python file, once in each process, and returns its names; nothing for None."""
+    """The names that a Python file defines; it is run once in each process. None: no names."""
     return {} if path is None else runpy.run_path(path)
 
 
@@ -248,7 +254,7 @@ def parse(content: Mapping[str, Any], name: str = "") -> Spec:
 
 
 def _joined(common: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part with what holds for all; tables of settings are joined, all else is replaced."""
+    """The fields of a part, with the common ones; tables of settings are merged."""
     joined = {**common, **part}
     for name in ("fixed", "grid"):
         if name in common and isinstance(part.get(name), Mapping):
@@ -271,13 +277,13 @@ def _sweep(table: Mapping[str, Any]) -> Sweep:
                 raise SpecError(f"random.{needed} is missing")
         if type(seed := table["random"].get("seed", 0)) is not int:
             raise SpecError(f"random.seed is {seed!r}; a whole number is accepted")
-        recipes = table["random"]["draw"]
-        draws = Draws(**{**table["random"], "draw": _flat_recipes(recipes)})
+        distributions = table["random"]["draw"]
+        draws = Draws(**{**table["random"], "draw": _flat_distributions(distributions)})
     return Sweep(**{**table, "random": draws})
 
 
 def _check_fields(fields: Mapping[str, Any]) -> None:
-    """Refuses a sweep's fields of another form than theirs, or empty."""
+    """Raises `SpecError` for fields of a sweep that are empty or of the wrong type."""
     for name in ("agents", "envs"):
         _check_values(name, fields[name])
         if not all(isinstance(value, str) for value in fields[name]):
@@ -342,7 +348,7 @@ def _is_number(value: Any) -> bool:
 
 
 def flat(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables inside a table by dotted names: `{"a": {"b": 1}}` is `{"a.b": 1}`."""
+    """A table with dotted names for the tables in it: `{"a": {"b": 1}}` gives `{"a.b": 1}`."""
     result = {}
     for key, value in table.items():
         if isinstance(value, Mapping):
@@ -352,11 +358,14 @@ def flat(table: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _flat_recipes(table: Any) -> dict[str, Any]:
+def _flat_distributions(table: Any) -> dict[str, Any]:
     if not isinstance(table, Mapping):
         raise SpecError(f"random.draw is {table!r}; a table is accepted")
     inner = table.get("env_params", {})
     if not isinstance(inner, Mapping):
         raise SpecError(f"random.draw.env_params is {inner!r}; a table is accepted")
-    recipes = {f"env_params.{name}": recipe for name, recipe in inner.items()}
-    return {**{name: value for name, value in table.items() if name != "env_params"}, **recipes}
+    distributions = {f"env_params.{name}": distribution for name, distribution in inner.items()}
+    return {
+        **{name: value for name, value in table.items() if name != "env_params"},
+        **distributions,
+    }

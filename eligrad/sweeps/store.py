@@ -212,7 +212,7 @@ class Store:
     def claim(self, job: Job) -> Claim | None:
         """Takes a job, less the runs that are finished or that another process trains.
 
-        None if no run is left. A job that was begun before goes on from its checkpoint.
+        None if no run is left. A job that was begun before continues from its checkpoint.
         """
         with self.locked():
             taken = set(self.finished())

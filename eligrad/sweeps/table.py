@@ -1,4 +1,4 @@
-"""What came of a sweep, as a table for the terminal."""
+"""The results of a sweep as a table for the terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_ROWS = 60
 
 
 def as_text(report: Report) -> str:
-    """A row for each configuration: mean and standard error over its finished seeds."""
+    """A table with a row for each configuration: mean and standard error over finished seeds."""
     groups: dict[str, list[Run]] = {}
     for run in report.runs:
         groups.setdefault(run.configuration.hash, []).append(run)
@@ -51,16 +51,16 @@ def as_text(report: Report) -> str:
 def differences(one: Configuration, configurations: list[Configuration]) -> str:
     """The settings in which a configuration differs from others of its agent."""
     mine = own_fields(one)
-    kin = [own_fields(each) for each in configurations if each.agent == one.agent]
+    others = [own_fields(each) for each in configurations if each.agent == one.agent]
     return ", ".join(
         f"{name}={shown(value)}"
         for name, value in mine.items()
-        if any(each.get(name) != value for each in kin)
+        if any(each.get(name) != value for each in others)
     )
 
 
 def own_fields(configuration: Configuration) -> dict[str, Any]:
-    """All that was set for a configuration, by name, but for agent and environment."""
+    """All fields of a configuration but agent and environment, by name."""
     return {
         **configuration.settings,
         **{f"env_params.{name}": value for name, value in configuration.env_params.items()},
@@ -70,7 +70,7 @@ def own_fields(configuration: Configuration) -> dict[str, Any]:
 
 
 def _cell(values: list[float | None]) -> str:
-    """Mean and standard error of those that are known."""
+    """Mean and standard error of the values that are known."""
     known = np.array([value for value in values if value is not None])
     mean, error = mean_and_error(known)
     spread = f" ± {error:.2g}" if len(known) > 1 else ""

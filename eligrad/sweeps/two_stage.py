@@ -1,8 +1,8 @@
 """The two-stage protocol: many configurations on few seeds, one of them on fresh seeds.
 
-Stage 1 trains everything that a spec names. A rule (`choice.py`) takes one configuration of each
-agent for all environments. Stage 2 trains that one with seeds that stage 1 has not seen, and only
-its results are reported: those of stage 1 are biased by the choice.
+Stage 1 trains all runs of a spec. A rule (`choice.py`) chooses one configuration of each agent for
+all environments. Stage 2 trains that one with seeds that stage 1 did not use, and only its results
+are reported: those of stage 1 are biased by the choice.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from eligrad.runs.configuration import Configuration, Run
 from eligrad.runs.records import STAGE_ONE
 from eligrad.sweeps import choice as choosing
 from eligrad.sweeps.choice import Candidates, Choice
-from eligrad.sweeps.driver import Report, Store, train_runs
-from eligrad.sweeps.executors import Executor
 from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.spec import Spec, SpecError
+from eligrad.sweeps.store import Store
 from eligrad.sweeps.table import differences, own_fields
 
 SHOWN = 10
@@ -31,16 +30,16 @@ SHOWN = 10
 
 @dataclasses.dataclass(frozen=True)
 class TwoStage:
-    """A plan for both stages, checked."""
+    """The runs of stage 1 and the seeds of stage 2."""
 
     spec: Spec
     runs: tuple[Run, ...]
-    """Of stage 1."""
+    """The runs of stage 1."""
     fresh_seeds: tuple[int, ...]
 
     @classmethod
     def of(cls, spec: Spec) -> TwoStage:
-        """Checks a spec for both stages before anything runs."""
+        """The protocol of a spec; raises `SpecError` if either stage is not possible."""
         runs = resolve(spec)
         used = {run.seed for run in runs}
         wanted = spec.stage_two.get("seeds")
@@ -57,12 +56,12 @@ class TwoStage:
         return cls(spec, tuple(runs), tuple(wanted))
 
     def choose(self, store: Path) -> tuple[Candidates, list[Choice]]:
-        """Applies the rule to what stage 1 left in the store."""
+        """The scores of all configurations in stage 1, and the one chosen for each agent."""
         candidates = self._candidates(store / STAGE_ONE)
         return candidates, choosing.choose(candidates)
 
     def second_stage(self, choices: Sequence[Choice]) -> list[Run]:
-        """The chosen configurations on every environment, with the fresh seeds."""
+        """The runs of stage 2: the chosen configurations on all environments, with new seeds."""
         variants = list(_variants(self.runs).values())
         chosen = {variants[choice.chosen][0].configuration.variant for choice in choices}
         kept = dict.fromkeys(
@@ -72,7 +71,7 @@ class TwoStage:
         return [Run(by_hash[each], seed) for each in kept for seed in self.fresh_seeds]
 
     def configurations(self) -> list[Configuration]:
-        """Those that there are to choose from, in the order of the spec."""
+        """The configurations to choose from, in the order of the spec."""
         return [runs[0].configuration for runs in _variants(self.runs).values()]
 
     def _candidates(self, store: Path) -> Candidates:
@@ -90,17 +89,17 @@ class TwoStage:
         return Candidates(agents, envs, areas)
 
 
-def run_stage(
-    runs: Sequence[Run], store: Path, stage: str, place: Executor, spec: Spec, progress: bool
-) -> Report:
-    """Trains one stage in its own store."""
-    return train_runs(runs, store / stage, place, setup=spec.setup, progress=progress)
-
-
 def write_choice(
     plan: TwoStage, store: Path, candidates: Candidates, choices: Sequence[Choice]
 ) -> None:
-    """Writes `choice.json`: the rule, every score, and what was chosen."""
+    """Writes `choice.json`: the rule, the score of each configuration, and the chosen ones.
+
+    Args:
+        plan: The protocol.
+        store: The folder of both stages.
+        candidates: The scores that `choose` returned.
+        choices: The choices that it returned.
+    """
     settings = [own_fields(each) for each in plan.configurations()]
     content = {
         "rule": "mean over environments of the area under the learning curve, normalised to [0, 1] "
@@ -113,7 +112,7 @@ def write_choice(
 
 
 def choice_as_text(plan: TwoStage, candidates: Candidates, choices: Sequence[Choice]) -> str:
-    """Each agent's best configurations, how sure the choice is, and what it costs where."""
+    """A table for each agent: its best configurations, and how sure the choice is."""
     configurations = plan.configurations()
     lines = []
     for choice in choices:
@@ -124,13 +123,14 @@ def choice_as_text(plan: TwoStage, candidates: Candidates, choices: Sequence[Cho
             share = f"{100 * choice.chosen_share[index]:.0f} %"
             settings = differences(configurations[index], configurations)
             lines.append(f"{numbers}{share:>8}  {settings or '(the only one)'}")
-        lost = [
-            f"{env} {cost:.3f}" for env, cost in zip(candidates.envs, choice.regret(), strict=True)
+        regret = [
+            f"{env} {value:.3f}"
+            for env, value in zip(candidates.envs, choice.regret(), strict=True)
         ]
-        lines.append(f"left to a choice made for each environment alone: {', '.join(lost)}")
+        lines.append(f"below the best configuration of each environment by: {', '.join(regret)}")
     lines.append("")
     lines.append("score: mean of normalised areas under the curve; chosen: share of 1,000 draws of")
-    lines.append("the seeds, with replacement, in which the rule takes that configuration")
+    lines.append("the seeds, with replacement, in which the rule chooses that configuration")
     return "\n".join(lines)
 
 
@@ -143,7 +143,7 @@ def _variants(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _check_complete(runs: Sequence[Run]) -> None:
-    """A configuration that some environment has not seen cannot be chosen for all of them."""
+    """Raises `SpecError` for a configuration that was not tried on all environments and seeds."""
     cells = {
         name: {(run.configuration.env, run.seed) for run in group}
         for name, group in _variants(runs).items()

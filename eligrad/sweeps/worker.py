@@ -1,7 +1,8 @@
-"""What a worker does with a job: claim it, train it, move it to the finished runs.
+"""Trains one job of a sweep, from its checkpoint if it has one.
 
-`python -m eligrad.sweeps.worker` is the same as a process of its own: it reads a task from its
-standard input as JSON, stops and saves when that input ends, and prints the outcome as JSON.
+`python -P executors/start.py -m eligrad.sweeps.worker` does so in a process of its own. It reads a
+`Task` as JSON from standard input, saves and stops when that input ends, and prints a `TaskResult`
+as JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import sys
 import threading
 import traceback
 import warnings
-from typing import Any, Literal
 
 from eligrad._base.errors import DamagedFileError, DamagedFileWarning
 from eligrad.engines import keep_compiled_programs
@@ -25,57 +25,24 @@ from eligrad.envs.names import import_module_of
 from eligrad.runs.checkpoint import CheckpointError
 from eligrad.runs.configuration import Configuration, Run
 from eligrad.runs.folder import RunFolder
-from eligrad.sweeps.jobs import Job
+from eligrad.runs.records import DAMAGE
 from eligrad.sweeps.spec import run_setup
 from eligrad.sweeps.store import Claim, Store
+from eligrad.sweeps.task import Task, TaskResult
 from eligrad.training import Interrupted, resume, train
 
 LONGEST = 20_000
 """Characters of a traceback that are kept."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a disk that is full, or whose quota is used up."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """A job, and where to train it."""
-
-    store: str
-    job: Job
-    setup: str | None = None
-    """A Python file to run first."""
-    path: tuple[str, ...] = ()
-    """Folders to look for modules in, after all that are installed."""
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values, for another process."""
-        return vars(self) | {"job": self.job.to_json()}
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Task:
-        """What `to_json` gave."""
-        job, path = Job.from_json(content["job"]), tuple(content["path"])
-        return cls(**content | {"job": job, "path": path})
-
-
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """How a task ended."""
-
-    kind: Literal["finished", "taken", "stopped", "failed", "died", "full"]
-    """`taken`: somebody else has it; `stopped`: by a signal, and saved; `died`: without a word;
-    `full`: there is no space left to write to."""
-    message: str = ""
-    """A traceback, or what is known of the end."""
-    notes: tuple[str, ...] = ()
-    """What the user should hear of nevertheless, such as damaged files."""
-
-
-def work(task: Task) -> Outcome:
-    """Trains a job to its end, from wherever it was left, and delivers its runs."""
+def work(task: Task) -> TaskResult:
+    """Trains a job to its end and moves it to the finished runs of the store."""
     store = Store(task.store)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        outcome = _attempt(store, task)
+        result = _attempt(store, task)
     notes = []
     for warning in caught:
         if issubclass(warning.category, DamagedFileWarning):
@@ -84,15 +51,15 @@ def work(task: Task) -> Outcome:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
             )
-    return dataclasses.replace(outcome, notes=tuple(notes))
+    return dataclasses.replace(result, notes=tuple(notes))
 
 
-def _attempt(store: Store, task: Task) -> Outcome:
+def _attempt(store: Store, task: Task) -> TaskResult:
     claim = None
     try:
         claim = store.claim(task.job)
         if claim is None:
-            return Outcome("taken")
+            return TaskResult("taken")
         try:
             run_setup(task.setup)
             _train(claim)
@@ -103,25 +70,25 @@ def _attempt(store: Store, task: Task) -> Outcome:
         except Exception:
             return _failed(store, claim)
         store.finish(claim)
-        return Outcome("finished")
+        return TaskResult("finished")
     except Interrupted as stop:
-        return Outcome("stopped", str(stop))
+        return TaskResult("stopped", str(stop))
     except OSError as error:
         if error.errno not in FULL:
             raise
-        return Outcome("full", f"{store.path}: {error.strerror}")
+        return TaskResult("disk full", f"{store.path}: {error.strerror}")
     finally:
         if claim is not None:
             claim.release()
 
 
-def _failed(store: Store, claim: Claim) -> Outcome:
+def _failed(store: Store, claim: Claim) -> TaskResult:
     """Removes a job of several runs: one bad run must not stop the others, which begin anew."""
     trace = traceback.format_exc()
     if len(claim.job.runs) > 1:
         claim.release()
         store.drop(claim.job)
-    return Outcome("failed", trace)
+    return TaskResult("failed", trace)
 
 
 def _train(claim: Claim) -> None:
@@ -131,7 +98,7 @@ def _train(claim: Claim) -> None:
     if (program / "config.json").exists():
         try:
             _check_plan(claim)
-            # The job itself asks for it, and not only a file.
+            # The sweep asks for this environment, and not only a file.
             import_module_of(str(shared.env))
             resume(program)
             return
@@ -140,7 +107,7 @@ def _train(claim: Claim) -> None:
             shutil.rmtree(aside, ignore_errors=True)
             program.rename(aside)
             warnings.warn(f"{program}: {error}; beginning anew", DamagedFileWarning, stacklevel=2)
-    else:  # a first attempt that did not get as far as that
+    else:  # an earlier process ended before it wrote the config
         shutil.rmtree(program, ignore_errors=True)
     settings = {}
     for name, first in shared.settings.items():
@@ -160,15 +127,19 @@ def _train(claim: Claim) -> None:
 
 
 def _check_plan(claim: Claim) -> None:
-    """Refuses a program that is not about the runs of its job."""
-    plan = RunFolder(claim.program).config["plan"]
-    found = [Run(Configuration.of_plan(plan, i), seed) for i, seed in enumerate(plan["seeds"])]
-    if sorted(run.name for run in found) != sorted(run.name for run in claim.job.runs):
-        raise CheckpointError("config.json is damaged: it is not the job's")
+    """Raises `DamagedFileError` if a run folder is not about the runs of its job."""
+    try:
+        plan = RunFolder(claim.program).config["plan"]
+        found = [Run(Configuration.of_plan(plan, i), seed) for i, seed in enumerate(plan["seeds"])]
+        names = sorted(run.name for run in found)
+    except DAMAGE as error:
+        raise DamagedFileError(f"config.json is damaged: {error}") from error
+    if names != sorted(run.name for run in claim.job.runs):
+        raise DamagedFileError("config.json is damaged: it is not the job's")
 
 
-def work_on_one_core(task: Task) -> Outcome:
-    """The same in a process that has not used JAX yet, and may share its machine."""
+def work_on_one_core(task: Task) -> TaskResult:
+    """Trains a job on one core, in a process that has not used JAX before."""
     use_one_core()
     keep_compiled_programs()
     sys.path += [folder for folder in task.path if folder not in sys.path]
@@ -176,7 +147,7 @@ def work_on_one_core(task: Task) -> Outcome:
 
 
 def use_one_core() -> None:
-    """Keeps XLA's CPU code from starting threads of its own; before JAX is first used."""
+    """Keeps XLA's CPU code from starting threads; has an effect before JAX is first used."""
     flag = "--xla_cpu_multi_thread_eigen=false"
     flags = os.environ.get("XLA_FLAGS", "")
     if flag not in flags:
@@ -184,20 +155,18 @@ def use_one_core() -> None:
 
 
 def main() -> None:
-    """A worker process: a task on standard input, its outcome on standard output."""
-    # What environments print must not mix with the outcome.
-    answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    """Reads a task from standard input, trains it, and prints its result."""
+    # What environments print must not mix with the result.
+    output = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     task = Task.from_json(json.loads(sys.stdin.readline()))
     threading.Thread(target=_stop_with_the_driver, daemon=True).start()
-    outcome = work_on_one_core(task)
-    # No more than a pipe holds, since nobody reads before the end.
-    outcome = dataclasses.replace(
-        outcome, message=outcome.message[-LONGEST:], notes=outcome.notes[:20]
-    )
-    # A driver that was killed does not listen any more; what was done is in the store.
-    with contextlib.suppress(BrokenPipeError), answer:
-        answer.write(json.dumps(dataclasses.asdict(outcome)))
+    result = work_on_one_core(task)
+    # No more than a pipe holds, since the driver reads it after the end of this process.
+    result = dataclasses.replace(result, message=result.message[-LONGEST:], notes=result.notes[:20])
+    # A driver that was killed reads nothing; the store has what was trained.
+    with contextlib.suppress(BrokenPipeError), output:
+        output.write(json.dumps(dataclasses.asdict(result)))
 
 
 def _stop_with_the_driver() -> None:

@@ -1,4 +1,4 @@
-"""`eligrad runs` and `eligrad sweep` from the outside."""
+"""`eligrad runs` from the outside."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import sys
 import pytest
 
 from eligrad.cli import runs as cli_runs
-from eligrad.cli import sweep as cli_experiments
 from eligrad.runs.config import read_config
 from eligrad.runs.folder import RunFolder
 from eligrad.sweeps import worker
-from tests.sweeps.small_sweeps import Inline, quick_training
+from tests.sweeps.small_sweeps import quick_training
 
 __all__ = ["quick_training"]
 
@@ -48,6 +47,12 @@ def test_a_folder_of_several_runs_is_shown_as_one_list(tmp_path, quick_training,
     worker.train("qrc", "A", seeds=[3, 4], out=tmp_path / "both", **shared)
     assert cli_runs.main(["show", str(tmp_path / "both")]) == 0
     assert [each["seed"] for each in json.loads(capsys.readouterr().out)] == [3, 4]
+    assert cli_runs.main(["show", str(tmp_path / "both#1")]) == 0
+    assert json.loads(capsys.readouterr().out)["seed"] == 4
+    assert cli_runs.main(["diff", str(tmp_path / "both#0"), str(tmp_path / "both#1")]) == 0
+    assert "seed: 3 | 4" in capsys.readouterr().out.splitlines()
+    assert cli_runs.main(["show", str(tmp_path / "both#2")]) == 2
+    assert "both#2 is not a run folder" in capsys.readouterr().err
 
 
 def test_rm_asks_first(store, capsys, monkeypatch):
@@ -123,70 +128,3 @@ def test_listing_needs_neither_jax_nor_pandas(store):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "2 runs, 2 finished" in done.stdout
-
-
-SPEC = """
-steps = 400
-seeds = 2
-agents = ["qrc"]
-envs = ["Probe/OffPolicy-v0"]
-[grid]
-lam = [0.0, 0.9]
-"""
-
-
-@pytest.fixture
-def here(tmp_path, quick_training, monkeypatch):
-    """A spec, and workers in this process."""
-    monkeypatch.setattr(cli_experiments.Place, "make", lambda self, store: Inline())
-    (tmp_path / "spec.toml").write_text(SPEC)
-    return tmp_path
-
-
-def test_sweep_and_what_it_tells(here, capsys, monkeypatch):
-    command = [str(here / "spec.toml"), "--store", str(here / "store"), "--no-progress"]
-    assert cli_experiments.main("sweep", command) == 0
-    told = capsys.readouterr().out
-    assert "4 runs, to" in told
-    assert "lam=0.9" in told
-    assert told.count("2/2") == 2
-    (here / "spec.toml").write_text(SPEC.replace("seeds = 2", "seeds = 3"))
-
-    def bad(*arguments, **options):
-        raise RuntimeError("out of luck")
-
-    monkeypatch.setattr(worker, "train", bad)
-    assert cli_experiments.main("sweep", command) == 1
-    told = capsys.readouterr()
-    assert told.err.count("RuntimeError: out of luck") == 2
-    assert "2 of 6 runs failed" in told.err
-    assert told.out.count("2/3") == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (SPEC.replace("lam", "lamm"), "unknown setting of qrc 'lamm'; did you mean 'lam'"),
-        (SPEC.replace("[0.0, 0.9]", "[]"), "grid.lam is empty"),
-        (SPEC.replace("OffPolicy", "OfPolicy"), "did you mean 'Probe/OffPolicy-v0'"),
-        (SPEC.replace("0.9", "'much'"), "lam is 'much'; a number is accepted"),
-    ],
-)
-def test_typos_are_refused_before_anything_runs(here, capsys, text, message):
-    (here / "spec.toml").write_text(text)
-    command = [str(here / "spec.toml"), "--store", str(here / "store")]
-    assert cli_experiments.main("sweep", command) == 2
-    assert message in capsys.readouterr().err
-    assert not (here / "store").exists()
-
-
-def test_two_stage_reports_the_second_only(here, capsys):
-    (here / "spec.toml").write_text(SPEC + "[stage_two]\nseeds = 3\n")
-    command = [str(here / "spec.toml"), "--store", str(here / "store"), "--no-progress"]
-    assert cli_experiments.main("two-stage", command) == 0
-    told = capsys.readouterr().out
-    assert "stage 1: 4 runs" in told
-    assert "chosen of 2 configurations" in told
-    assert "stage 2: 3 runs" in told
-    assert told.count("3/3") == 1
-    assert "2/2" not in told

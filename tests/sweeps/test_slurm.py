@@ -11,10 +11,10 @@ import pytest
 
 from eligrad.sweeps.driver import run_sweep
 from eligrad.sweeps.executors import make_executor
-from eligrad.sweeps.executors.slurm import Resumable
+from eligrad.sweeps.executors.slurm import Resumable, SlurmExecutor, SlurmOptions
 from eligrad.sweeps.jobs import Job
 from eligrad.sweeps.resolve import resolve
-from eligrad.sweeps.worker import Task
+from eligrad.sweeps.task import Task
 from tests.sweeps.small_sweeps import Inline, outcomes, small
 
 submitit = pytest.importorskip(
@@ -29,7 +29,7 @@ def test_batch_jobs_train_what_one_process_does(tmp_path, quick_compilation):
     undisturbed, store = tmp_path / "undisturbed", tmp_path / "store"
     spec = small(steps=1000)
     run_sweep(spec, undisturbed, executor=Inline())
-    local = make_executor("slurm", 2, folder=tmp_path / "slurm", cluster="local")
+    local = make_executor("slurm", 2, SlurmOptions(slurm_cluster="local"))
     report = run_sweep(spec, store, executor=local)
     assert (report.failures, report.unfinished) == ({}, 0)
     assert outcomes(store) == outcomes(undisturbed)
@@ -48,10 +48,8 @@ def test_the_batch_script_is_the_one_in_the_documentation(tmp_path, monkeypatch)
     (tmp_path / "srun").write_text("#!/bin/sh\n")
     (tmp_path / "srun").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    executor = make_executor(
-        "slurm", folder="runs/fig3-paper/slurm", partition="cpu", timeout_min=720
-    )
-    inner = executor._executor._executor
+    executor = SlurmExecutor(None, SlurmOptions(slurm_partition="cpu", slurm_timeout_min=720))
+    inner = executor.submitter(Path("runs/fig3-paper/slurm"))._executor
     script = inner._make_submission_file_text(inner._submitit_command_str, "…")
     script = re.sub(r"/sweep-\w+/", "/sweep-…/", script)
     for folder in (os.getcwd(), os.path.dirname(sys.executable), str(DOCS.parents[1])):
@@ -69,4 +67,4 @@ def test_the_batch_script_is_the_one_in_the_documentation(tmp_path, monkeypatch)
 def test_without_slurm_it_says_so(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ValueError, match="there is no srun on this machine"):
-        make_executor("slurm", folder=tmp_path)
+        make_executor("slurm")

@@ -24,7 +24,7 @@ from eligrad.sweeps.driver import StoreFull, run_sweep, train_runs
 from eligrad.sweeps.jobs import Job
 from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.store import Store
-from eligrad.sweeps.worker import Outcome
+from eligrad.sweeps.task import TaskResult
 from eligrad.training import Interrupted
 from tests.sweeps.small_sweeps import Inline, outcomes, quick_training, small
 
@@ -187,7 +187,7 @@ def test_a_program_that_dies_twice_is_trained_run_by_run(straight, tmp_path, mon
                 try:
                     super().start(task)
                 except Killed:
-                    self._ended.append((task, Outcome("died", "killed")))
+                    self._ended.append((task, TaskResult("died", "killed")))
 
     report = train_runs(RUNS, tmp_path / "store", Dying(workers=1))
     assert (report.failures, report.unfinished, report.notes) == ({}, 0, ())
@@ -380,7 +380,7 @@ def test_a_claim_keeps_others_out_until_its_owner_dies(tmp_path):
     code = f"""
 import json, sys, time
 from eligrad.sweeps.store import Store
-from eligrad.sweeps.worker import Outcome
+from eligrad.sweeps.task import TaskResult
 from eligrad.sweeps.jobs import Job
 claim = Store({str(store.path)!r}).claim(Job.from_json(json.loads(sys.stdin.readline())))
 print(len(claim.job.runs), flush=True)

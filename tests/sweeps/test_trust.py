@@ -18,10 +18,11 @@ from eligrad.runs.checksums import what_is_wrong
 from eligrad.runs.configuration import Run
 from eligrad.sweeps.driver import run_sweep, train_runs
 from eligrad.sweeps.executors import local, make_executor, start
+from eligrad.sweeps.executors.slurm import SlurmOptions
 from eligrad.sweeps.jobs import Job
 from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.store import Store
-from eligrad.sweeps.worker import Task
+from eligrad.sweeps.task import Task
 from tests.sweeps.small_sweeps import Inline, outcomes, quick_training, small
 
 __all__ = ["quick_training"]
@@ -107,8 +108,8 @@ def test_workers_look_for_the_modules_of_the_sweep_and_for_no_others(name, tmp_p
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "my_module.py").write_text("raise RuntimeError('this is mine')")
     store = Store("store").create()
-    options = {"folder": "slurm", "cluster": "local"} if name == "slurm" else {}
-    executor = make_executor(name, 2, **options)
+    options = SlurmOptions(slurm_cluster="local") if name == "slurm" else None
+    executor = make_executor(name, 2, options)
     for env, path in (("my_module:A-v0", (str(tmp_path / "mine"),)), ("my_module:B-v0", ())):
         executor.start(Task("store", Job((renamed(WANTED[0], env),)), path=path))
     ended = []

@@ -12,6 +12,7 @@ from eligrad.analysis.load import load_runs
 from eligrad.runs.records import STAGE_ONE, STAGE_TWO
 from eligrad.sweeps import two_stage
 from eligrad.sweeps.choice import normalise
+from eligrad.sweeps.driver import train_runs
 from eligrad.sweeps.spec import SpecError, parse
 from eligrad.sweeps.two_stage import TwoStage
 from tests.sweeps.small_sweeps import Inline, quick_training
@@ -35,12 +36,12 @@ def test_one_configuration_of_each_agent_on_fresh_seeds(tmp_path):
     plan = TwoStage.of(parse(tomllib.loads(SPEC)))
     assert len(plan.runs) == 2 * 2 * 3 * 3
     assert plan.fresh_seeds == (3, 4, 5, 6)
-    report = two_stage.run_stage(plan.runs, tmp_path, STAGE_ONE, Inline(), plan.spec, False)
+    report = train_runs(plan.runs, tmp_path / STAGE_ONE, Inline())
     assert report.unfinished == 0
     candidates, choices = plan.choose(tmp_path)
     two_stage.write_choice(plan, tmp_path, candidates, choices)
     fresh = plan.second_stage(choices)
-    two_stage.run_stage(fresh, tmp_path, STAGE_TWO, Inline(), plan.spec, False)
+    train_runs(fresh, tmp_path / STAGE_TWO, Inline())
 
     # The same from the tables alone.
     first = load_runs(tmp_path / STAGE_ONE)

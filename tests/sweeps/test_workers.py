@@ -19,7 +19,7 @@ from eligrad.sweeps.executors.local import LocalExecutor
 from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.spec import read_spec
 from eligrad.sweeps.store import Store
-from eligrad.sweeps.worker import Outcome
+from eligrad.sweeps.task import TaskResult
 from tests.sweeps.small_sweeps import Inline, outcomes, quick_training, small
 
 __all__ = ["quick_training"]
@@ -110,7 +110,7 @@ class Instant(Inline):
         summary = {"steps": plan["steps"], "finished": True, "seeds": [numbers]}
         folder.write_summary(summary | {"seconds": 1.0, "steps_per_second": 1.0})
         self.store.finish(claim)
-        self._ended.append((task, Outcome("finished")))
+        self._ended.append((task, TaskResult("finished")))
 
 
 def test_five_hundred_jobs(tmp_path, monkeypatch, quick_training):

@@ -1,56 +1,80 @@
-"""What a sweep needs of the place where its jobs are trained."""
+"""What a sweep needs of an executor, which starts its workers.
+
+A new executor is a file with a class like `Executor`, and a line in `EXECUTORS`. The class is
+called with the number of workers and an object of its `Options`, or None for either. `Options` is a
+dataclass whose fields are also options of `eligrad sweep`; the name of each field begins with that
+of the executor.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 from typing import Any, Protocol, runtime_checkable
 
 from eligrad._base.errors import UnknownName
-from eligrad.sweeps.worker import Outcome, Task
+from eligrad.sweeps.task import Task, TaskResult
 
-NAMES = ("local", "ray", "slurm")
+EXECUTORS = {
+    "local": "eligrad.sweeps.executors.local.LocalExecutor",
+    "ray": "eligrad.sweeps.executors.ray.RayExecutor",
+    "slurm": "eligrad.sweeps.executors.slurm.SlurmExecutor",
+}
+"""The class of each executor, which is imported when it is needed."""
 
 
 @runtime_checkable
 class Executor(Protocol):
-    """Takes tasks, and says how they ended."""
+    """Runs tasks, and returns their results."""
 
     workers: int
-    """Jobs that are trained at once: as many parts a sweep is worth dividing into."""
+    """How many jobs are trained at once."""
     divide: bool
-    """Whether a program is divided among workers; on an accelerator it is better whole."""
+    """Whether runs that could share a program are divided among workers. On an accelerator one
+    program for all of them is faster."""
 
     def room(self) -> int:
-        """How many more tasks it wants now."""
+        """The number of further tasks that can be started now."""
         ...
 
     def start(self, task: Task) -> None:
-        """Begins a task, or queues it."""
+        """Starts a task, or puts it in a queue."""
         ...
 
-    def poll(self) -> list[tuple[Task, Outcome]]:
-        """Tasks that ended since the last call."""
+    def poll(self) -> list[tuple[Task, TaskResult]]:
+        """The tasks that ended since the last call, with their results."""
         ...
 
     def stop(self) -> None:
-        """Asks all tasks to save and end; `poll` tells when they have."""
+        """Asks all tasks to save and end; `poll` returns them once they have."""
         ...
 
     def close(self) -> None:
-        """Ends what is left, at once."""
+        """Ends all tasks that are left, at once."""
         ...
 
 
-def make_executor(name: str, workers: int | None = None, **options: Any) -> Executor:
-    """The executor of that name: local, ray or slurm; `options` are its own."""
+@dataclasses.dataclass(frozen=True)
+class NoOptions:
+    """Options of an executor that has none."""
+
+
+def executor_class(name: str) -> Any:
+    """The class of an executor, by its name."""
+    if name not in EXECUTORS:
+        raise UnknownName("executor", name, EXECUTORS)
+    module, _, attribute = EXECUTORS[name].rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def make_executor(name: str, workers: int | None = None, options: Any = None) -> Executor:
+    """The executor of this name: local, ray or slurm.
+
+    Args:
+        name: A name of `EXECUTORS`.
+        workers: How many jobs are trained at once; None lets the executor choose.
+        options: An object of the executor's `Options`; None for the defaults.
+    """
     if workers is not None and workers < 1:
         raise ValueError(f"workers is {workers}; 1 or more is accepted")
-    # What each needs is imported when it is asked for.
-    if name == "local":
-        from eligrad.sweeps.executors.local import LocalExecutor as Chosen
-    elif name == "ray":
-        from eligrad.sweeps.executors.ray import RayExecutor as Chosen
-    elif name == "slurm":
-        from eligrad.sweeps.executors.slurm import SlurmExecutor as Chosen
-    else:
-        raise UnknownName("executor", name, NAMES)
-    return Chosen(workers, **options)
+    return executor_class(name)(workers, options)

@@ -1,4 +1,4 @@
-"""Processes on this machine: one core each, or one after the other on its accelerator."""
+"""Trains jobs in processes of this machine: one for each core, or one on its accelerator."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import IO
 
 from eligrad._base.system import cores
 from eligrad.sweeps.executors import start
+from eligrad.sweeps.executors.executor import NoOptions
 from eligrad.sweeps.store import Store
-from eligrad.sweeps.worker import Outcome, Task
+from eligrad.sweeps.task import Task, TaskResult
 
 MEMORY_EACH = 1.5 * 2**30
 """Bytes that a worker may need, mostly while it compiles."""
@@ -30,20 +31,22 @@ class _Process:
 
 
 class LocalExecutor:
-    """A process for each task, so that one that crashes takes nothing with it."""
+    """Runs each task in a process of its own, so that one that crashes harms no other."""
 
-    def __init__(self, workers: int | None = None) -> None:
+    Options = NoOptions
+
+    def __init__(self, workers: int | None = None, options: NoOptions | None = None) -> None:
         accelerated = has_accelerator()
         self.divide = not accelerated
         self.workers = workers or (1 if accelerated else cores_and_memory())
         self._running: list[_Process] = []
 
     def room(self) -> int:
-        """Free workers."""
+        """The number of workers that are free."""
         return self.workers - len(self._running)
 
     def start(self, task: Task) -> None:
-        """Starts a process; what it prints goes to the store's log of the job."""
+        """Starts a process, which prints to the store's log of the job."""
         log = Store(task.store).open_log(task.job)
         popen = subprocess.Popen(
             (*_PYTHON, "-m", "eligrad.sweeps.worker"),
@@ -51,7 +54,7 @@ class LocalExecutor:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            # Ctrl-C in a terminal reaches every process of a session; these are told by `stop`.
+            # Ctrl-C in a terminal signals every process of a session; `stop` signals these.
             start_new_session=True,
         )
         assert popen.stdin is not None
@@ -59,53 +62,53 @@ class LocalExecutor:
         popen.stdin.flush()
         self._running.append(_Process(task, popen, log))
 
-    def poll(self) -> list[tuple[Task, Outcome]]:
-        """Tasks whose process has ended."""
+    def poll(self) -> list[tuple[Task, TaskResult]]:
+        """The tasks whose process has ended, with their results."""
         ended = [process for process in self._running if process.popen.poll() is not None]
         self._running = [process for process in self._running if process not in ended]
-        return [(process.task, _outcome(process)) for process in ended]
+        return [(process.task, _result(process)) for process in ended]
 
     def stop(self) -> None:
-        """SIGTERM: a worker finishes its chunk, saves and ends."""
+        """Sends SIGTERM: a worker finishes its chunk, saves and ends."""
         for process in self._running:
             process.popen.send_signal(signal.SIGTERM)
 
     def close(self) -> None:
-        """SIGKILL for whoever is left; checkpoints are safe from it."""
+        """Kills all processes that are left; their checkpoints stay sound."""
         for process in self._running:
             process.popen.kill()
-            _outcome(process)
+            _result(process)
         self._running = []
 
 
-def _outcome(process: _Process) -> Outcome:
-    answer, _ = process.popen.communicate()
+def _result(process: _Process) -> TaskResult:
+    printed, _ = process.popen.communicate()
     process.log.close()
     try:
-        told = json.loads(answer)
+        content = json.loads(printed)
     except ValueError:
         return _died(process.popen.returncode, Path(process.log.name))
-    return Outcome(told["kind"], told["message"], tuple(told["notes"]))
+    return TaskResult(content["status"], content["message"], tuple(content["notes"]))
 
 
-def _died(code: int, log: Path) -> Outcome:
+def _died(code: int, log: Path) -> TaskResult:
     if code == -signal.SIGTERM:
-        return Outcome("stopped", "before it began to train")
+        return TaskResult("stopped", "before it began to train")
     how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-    last_words = log.read_text(encoding="utf-8", errors="replace")[-4000:]
-    return Outcome("died", f"the worker ended {how}; its last words:\n{last_words}")
+    printed = log.read_text(encoding="utf-8", errors="replace")[-4000:]
+    return TaskResult("died", f"the worker ended {how}; the end of its log:\n{printed}")
 
 
 def has_accelerator() -> bool:
-    """Whether JAX in a process of its own finds something other than a CPU.
+    """Whether JAX finds something other than a CPU.
 
-    Asked elsewhere, since whoever asks an accelerator takes most of its memory.
+    Another process finds out, since JAX takes most memory of an accelerator when it looks for one.
     """
     if not importlib.metadata.entry_points(group="jax_plugins") and not _plugin_packages():
         return False
     program = "import jax; print(jax.default_backend())"
-    answer = subprocess.run([*_PYTHON, "-c", program], capture_output=True, text=True, check=False)
-    return answer.returncode == 0 and answer.stdout.strip() != "cpu"
+    found = subprocess.run([*_PYTHON, "-c", program], capture_output=True, text=True, check=False)
+    return found.returncode == 0 and found.stdout.strip() != "cpu"
 
 
 def _plugin_packages() -> bool:
@@ -118,12 +121,12 @@ def _plugin_packages() -> bool:
 
 
 def cores_and_memory() -> int:
-    """As many workers as there are cores for, and memory."""
+    """The number of workers that cores and memory suffice for."""
     return max(1, min(cores(), int(available_memory() // MEMORY_EACH)))
 
 
 def available_memory() -> float:
-    """Bytes that can be had without swapping, within the limits of a container."""
+    """The bytes that are available without swapping, within the limits of a container."""
     known = []
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
@@ -132,5 +135,5 @@ def available_memory() -> float:
     limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
     if limit.exists() and (text := limit.read_text().strip()) != "max":
         known.append(float(text) - float(used.read_text()))
-    # A system that does not tell gets as many workers as cores.
+    # Where it is not known, there are as many workers as cores.
     return min(known, default=float("inf"))

@@ -1,4 +1,4 @@
-"""A Ray cluster: an existing one by its address, or one on this machine."""
+"""Trains jobs on a Ray cluster: an existing one by its address, or one on this machine."""
 
 from __future__ import annotations
 
@@ -13,13 +13,22 @@ from typing import Any, no_type_check
 
 from eligrad._base.optional import import_optional
 from eligrad.sweeps.executors import start
-from eligrad.sweeps.worker import Outcome, Task
+from eligrad.sweeps.task import Task, TaskResult
+
+
+@dataclasses.dataclass(frozen=True)
+class RayOptions:
+    """Options of the executor `ray`."""
+
+    ray_address: str | None = None
+    """Address of a Ray cluster, or auto for the one of this machine; without it a local one is
+    started, and stopped with the sweep."""
 
 
 def _portable_work(folder: str, script: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """A function that trains a task in `folder`, both as JSON values, with the eligrad of `script`.
+    """A function that trains a task, given as JSON values, in `folder`; `script` is start.py.
 
-    Ray sends a function within a function by its code, and not as a name to import.
+    Ray sends a function within a function as code, and not as a name to import.
     """
 
     @no_type_check  # a checked function cannot be sent
@@ -37,13 +46,12 @@ def _portable_work(folder: str, script: str) -> Callable[[dict[str, Any]], dict[
 
 
 class RayExecutor:
-    """One Ray task for each job; the store must be on a disk that all machines share.
+    """Runs each job as a Ray task; the store must be on a disk that all machines share."""
 
-    `address` is that of a cluster ("auto" finds the one of this machine); without it a local one
-    of `workers` cores is started, and stopped with the sweep.
-    """
+    Options = RayOptions
 
-    def __init__(self, workers: int | None = None, address: str | None = None) -> None:
+    def __init__(self, workers: int | None = None, options: RayOptions | None = None) -> None:
+        address = (options or RayOptions()).ray_address
         self._ray: Any = import_optional("ray", extra="executors", purpose="the executor 'ray'")
         self._own = not self._ray.is_initialized()
         if self._own:
@@ -55,7 +63,7 @@ class RayExecutor:
         gpus = available.get("GPU", 0)
         self.divide = gpus == 0
         self.workers = workers or max(1, int(gpus or available.get("CPU", 1)))
-        # Workers that die are this sweep's business, which counts attempts.
+        # The sweep counts attempts, and tries again after a worker died.
         self._work = self._ray.remote(
             num_cpus=1, num_gpus=1 if gpus else 0, max_retries=0, max_calls=1
         )(_portable_work(os.getcwd(), start.__file__))
@@ -63,7 +71,7 @@ class RayExecutor:
         self._stopping = False
 
     def room(self) -> int:
-        """One job more than the cluster works on, so that it is never idle."""
+        """The number of further tasks; one waits in Ray's queue, so that no worker is idle."""
         return self.workers + 1 - len(self._running)
 
     def start(self, task: Task) -> None:
@@ -71,31 +79,31 @@ class RayExecutor:
         shared = dataclasses.replace(task, store=os.path.abspath(task.store))
         self._running[self._work.remote(shared.to_json())] = task
 
-    def poll(self) -> list[tuple[Task, Outcome]]:
-        """Tasks that Ray has a result for, or has lost."""
+    def poll(self) -> list[tuple[Task, TaskResult]]:
+        """The tasks that Ray has a result for, or has lost."""
         if not self._running:
             return []
         ended, _ = self._ray.wait(
             list(self._running), num_returns=len(self._running), timeout=0, fetch_local=False
         )
-        return [(self._running.pop(reference), self._outcome(reference)) for reference in ended]
+        return [(self._running.pop(reference), self._result(reference)) for reference in ended]
 
-    def _outcome(self, reference: Any) -> Outcome:
+    def _result(self, reference: Any) -> TaskResult:
         try:
-            return Outcome(**self._ray.get(reference))
+            return TaskResult(**self._ray.get(reference))
         except (self._ray.exceptions.RayError, KeyboardInterrupt) as error:
             if self._stopping:
-                return Outcome("stopped", str(error))
-            return Outcome("died", f"Ray lost the worker: {error}")
+                return TaskResult("stopped", str(error))
+            return TaskResult("died", f"Ray lost the worker: {error}")
 
     def stop(self) -> None:
-        """Interrupts every task as Ctrl-C would: it saves and ends."""
+        """Interrupts every task as Ctrl-C does: it saves and ends."""
         self._stopping = True
         for reference in self._running:
             self._ray.cancel(reference, force=False)
 
     def close(self) -> None:
-        """Ends what is left, and the cluster if it was started here."""
+        """Ends all tasks that are left, and the cluster if it was started here."""
         for reference in self._running:
             self._ray.cancel(reference, force=True)
         self._running = {}
