@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LOWEST := .venv-lowest
 ELSEWHERE := python3.13-newest python3.12-newest python3.11-lowest
 WORKERS ?= 2
-MINUTES ?= 12
+MINUTES ?= 9
 
 .PHONY: setup demo divergence test lint types pytest docs test-minatar test-nightly test-slice test-lowest test-elsewhere $(ELSEWHERE) test-faults bench lock clean
 
