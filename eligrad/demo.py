@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from eligrad import problems, rules
-from eligrad._base.files import replacing
+from eligrad.runs.plot import blank, save
 
 LAMBDAS = (0.0, 0.5, 0.9)
 POINTS = 61
@@ -156,51 +156,64 @@ def table(results: list[Result]) -> str:
 
 
 def figure(results: list[Result], path: Path) -> None:
-    """Root of the value error over time: problems side by side, a row for each λ."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    rows, columns = len(LAMBDAS), len(SETTINGS)
-    fig, axes = plt.subplots(rows, columns, figsize=(11, 8.2), squeeze=False, sharex=True)
+    """The root of the value error over time: Baird large, and beside it all problems and λ."""
+    fig = blank(13.5, 6.6)
+    grid = fig.add_gridspec(3, 6)
+    large = fig.add_subplot(grid[:, :3])
+    small = np.array([[fig.add_subplot(grid[i, 3 + j]) for j in range(3)] for i in range(3)])
     for r in results:
-        axis = axes[LAMBDAS.index(r.lam), SETTINGS.index(r.setting)]
-        steps = np.linspace(0, r.setting.steps, POINTS)
-        error = np.sqrt(r.value_error)
-        low, middle, high = np.quantile(error, (0.25, 0.5, 0.75), axis=0)
-        style = _style(r.rule)
-        axis.plot(steps, middle, label=r.rule.title, **style)
-        axis.fill_between(steps, low, high, alpha=0.15, color=style["color"], linewidth=0)
+        _draw(small[LAMBDAS.index(r.lam), SETTINGS.index(r.setting)], r, thin=0.6)
+        if r.setting is SETTINGS[0] and r.lam == LAMBDAS[-1]:
+            _draw(large, r)
+            _label(large, r)
+    large.set_title("TD(λ) diverges. Gradient TD(λ) does not.", fontsize=17, pad=12)
+    large.set_xlabel("steps on Baird's counterexample, λ = 0.9", fontsize=12)
+    large.set_ylabel("root mean square value error", fontsize=12)
+    large.set_xlim(0, 1.28 * SETTINGS[0].steps)  # room for the names
+    for axis in (large, *small.ravel()):
         axis.set_yscale("log")
-        if 2 * r.diverged.sum() > r.diverged.size:
-            axis.annotate(
-                f"{r.rule.title} diverged",
-                (steps[-1], middle[-1]),
-                xytext=(0, -14),
-                textcoords="offset points",
-                ha="right",
-                color=style["color"],
-                fontsize=9,
-            )
+        axis.grid(alpha=0.3)
+        axis.set_xticks((0, 10_000, 20_000, 30_000) if axis is large else (0, 30_000))
+        axis.xaxis.set_major_formatter("{x:,.0f}")
+    for axis in small.ravel():
+        axis.tick_params(labelsize=7, which="both", labelbottom=axis in small[-1])
     for i, lam in enumerate(LAMBDAS):
-        axes[i, 0].set_ylabel(f"λ = {lam:g}\n\nroot mean square\nvalue error")
-        for j, setting in enumerate(SETTINGS):
-            axes[0, j].set_title(setting.title)
-            axes[-1, j].set_xlabel("steps")
-            axes[i, j].grid(alpha=0.3)
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="upper center", ncols=len(labels), frameon=False)
+        small[i, -1].annotate(
+            f"λ = {lam:g}", (1.04, 0.5), xycoords="axes fraction", rotation=-90, va="center"
+        )
+    for j, setting in enumerate(SETTINGS):
+        small[0, j].set_title(setting.title, fontsize=9)
     seeds = len(results[0].diverged)
-    note = (
-        f"median of {seeds} seeds, shaded between the quartiles; "
-        "a learner is stopped when its estimate passes ±10⁴"
+    fig.supxlabel(
+        f"median of {seeds} seeds, shaded between the quartiles; a learner is stopped when its "
+        "estimate passes ±10⁴",
+        fontsize=9,
     )
-    fig.text(0.5, 0.01, note, ha="center")
-    fig.tight_layout(rect=(0, 0.03, 1, 0.96))
-    with replacing(path) as partial:
-        fig.savefig(partial, dpi=120, format=path.suffix[1:])
-    plt.close(fig)
+    save(fig, path)
+
+
+def _draw(axis: Any, result: Result, thin: float = 1.0) -> None:
+    steps = np.linspace(0, result.setting.steps, POINTS)
+    low, middle, high = np.quantile(np.sqrt(result.value_error), (0.25, 0.5, 0.75), axis=0)
+    style = _style(result.rule)
+    axis.plot(steps, middle, **style | {"linewidth": thin * style["linewidth"]})
+    axis.fill_between(steps, low, high, alpha=0.15, color=style["color"], linewidth=0)
+
+
+def _label(axis: Any, result: Result) -> None:
+    """The rule's name at the end of its line; TDC(λ) and GTD2(λ) end at one place."""
+    end = np.median(np.sqrt(result.value_error[:, -1]))
+    above = {"tdc": 8, "gtd2": -8}.get(result.rule.name, 0)
+    axis.annotate(
+        result.rule.title,
+        (result.setting.steps, end),
+        xytext=(8, above),
+        textcoords="offset points",
+        va="center",
+        color=_style(result.rule)["color"],
+        fontsize=13,
+        fontweight="bold",
+    )
 
 
 STYLES: dict[str, dict[str, Any]] = {
