@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import importlib.metadata
 import platform
 import subprocess
 from typing import Any
+
+from eligrad._base.system import version_of
 
 SIMULATORS = ("gymnasium", "mujoco", "ale-py", "minatar", "gymnax", "brax")
 """Results depend on their versions."""
@@ -21,18 +22,11 @@ def provenance() -> dict[str, Any]:
     return {
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": {"python": platform.python_version()}
-        | {name: version for name in PACKAGES if (version := _version(name)) is not None},
+        | {name: version for name in PACKAGES if (version := version_of(name)) is not None},
         "machine": platform.platform(),
         "device": f"{jax.local_device_count()} × {device.platform} ({device.device_kind})",
         "git_commit": _git_commit(),
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _git_commit() -> str | None:

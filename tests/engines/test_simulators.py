@@ -106,7 +106,7 @@ def test_another_simulator_is_refused(tmp_path, monkeypatch):
     agent, env = tiny.agent(), make("CartPole-v1")
     train(agent, env, steps=20, out=tmp_path / "run", **OPTIONS)
     before = (tmp_path / "run/config.json").read_bytes()
-    monkeypatch.setattr(snapshot, "_version", lambda package: "0.0")
+    monkeypatch.setattr(snapshot, "version_of", lambda package: "0.0")
     with pytest.raises(ValueError, match=r"'gymnasium': '0.0'.*Another simulator"):
         resume(tmp_path / "run", steps=40, agent=agent, env=env)
     assert (tmp_path / "run/config.json").read_bytes() == before

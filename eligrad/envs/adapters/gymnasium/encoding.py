@@ -17,7 +17,7 @@ import re
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,14 +27,7 @@ LARGEST = 2**26
 _MAGIC = b"eligrad snapshot 1\n"
 _LENGTH = struct.Struct("<Q")
 _PLAIN = (type(None), bool, int, float, str)
-_NUMBERS = "biufcSUMm"  # kinds of arrays that hold values, not references
-_DTYPE = re.compile(rf"[<>|][{_NUMBERS}]\d+(\[\w+\])?")
-_BIT_GENERATORS = {
-    kind.__name__: kind
-    for kind in (
-        np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64,
-    )
-}  # fmt: skip
+_DTYPE = re.compile(r"[<>|][biufcSUMm]\d+(\[\w+\])?")  # above all no pointers to Python objects
 _DAMAGE = (
     ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError,
     MemoryError, struct.error,
@@ -57,11 +50,76 @@ def to_bytes(header: Any, values: dict[str, Any], parts: Sequence[Any] = ()) -> 
             "memory": [len(raw) for raw in encoder.raw],
         }
         text = json.dumps(document, separators=(",", ":")).encode()
+    except NotSerializable:
+        raise
     except (RecursionError, ValueError) as error:
-        if isinstance(error, NotSerializable):
-            raise
         raise NotSerializable(f"something in it is too deep or too large: {error}") from error
     return b"".join([_MAGIC, _LENGTH.pack(len(text)), text, *encoder.raw])
+
+
+class _Items(list[Any]):
+    """Values that stand one by one in the entry of an object."""
+
+
+class _Encoder:
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self.objects: list[Any] = []
+        self.raw: list[bytes] = []
+        self._known = {id(part): {"part": number} for number, part in enumerate(parts)}
+        self._size = 0
+        self._alive: list[Any] = []  # an id means nothing once its object is gone
+
+    def encode(self, value: Any, where: str) -> Any:
+        if type(value) in _PLAIN:
+            return value
+        if type(value) is _Items:
+            return [self.encode(item, where) for item in value]
+        if id(value) not in self._known:
+            number = len(self.objects)
+            self._known[id(value)] = {"object": number}
+            self._alive.append(value)
+            self.objects.append(None)
+            self.objects[number] = self._describe(value, where)
+        return self._known[id(value)]
+
+    def _describe(self, value: Any, where: str) -> list[Any]:
+        """The entry of an object: the name of its kind, and its details."""
+        kind = type(value)
+        if kind is dict:
+            pairs = ((key, item, f"{where}.{key}") for key, item in value.items())
+            return ["dict", [[self.encode(k, where), self.encode(v, at)] for k, v, at in pairs]]
+        if isinstance(value, np.dtype):
+            name, *details = "dtype", _name_of(value, where)
+        elif isinstance(value, np.generic):
+            raw = value.tobytes()[: value.dtype.itemsize]  # an empty string would have four
+            name, *details = "scalar", _name_of(value.dtype, where), raw.hex()
+        elif kind is np.ndarray:
+            name, *details = self._describe_array(value, where)
+        else:
+            name = _NAMES.get(kind, "dict")
+            details = _KINDS[name].details(value)
+        if details is None:
+            raise NotSerializable(f"{where} is a {kind.__module__}.{kind.__qualname__}")
+        return [name, *(self.encode(detail, where) for detail in details)]
+
+    def _describe_array(self, array: np.ndarray, where: str) -> tuple[Any, ...]:
+        dtype = _name_of(array.dtype, where)
+        if type(array.base) is np.ndarray:
+            owner = _owner(array)
+            offset = array.ctypes.data - owner.ctypes.data
+            return "view", owner, dtype, _Items(array.shape), _Items(array.strides), offset
+        if array.base is not None and type(array.base) is not bytes:
+            raise NotSerializable(f"{where} is in the memory of a {type(array.base).__name__}")
+        self._size += array.nbytes
+        if self._size > LARGEST:
+            brings = f"brings it to {self._size:,} bytes; {LARGEST:,} are accepted"
+            raise NotSerializable(f"{where} {brings}")
+        # The order of the axes in memory is kept, since sums depend on it in their last bits.
+        axes = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
+        dense = array.transpose(axes)
+        self.raw.append(dense.tobytes())
+        order = np.argsort(axes).tolist()
+        return "array", dtype, _Items(dense.shape), _Items(order), len(self.raw) - 1
 
 
 class Document:
@@ -75,8 +133,7 @@ class Document:
             (length,) = _LENGTH.unpack(encoded[len(_MAGIC) : start])
             document = json.loads(encoded[start : start + length])
             self.header = document["header"]
-            self._values = document["values"]
-            self._objects = document["objects"]
+            self._values, self._objects = document["values"], document["objects"]
             self._raw = []
             position = start + length
             for size in document["memory"]:
@@ -87,9 +144,35 @@ class Document:
 
     def values(self, parts: Sequence[Any] = ()) -> dict[str, Any]:
         """Returns the values; `parts` are those of the reader."""
+        self._parts, self._made = parts, dict[int, Any]()
         with damage_as_value_error():
-            decoder = _Decoder(self._objects, self._raw, parts)
-            return {name: decoder.decode(node) for name, node in self._values.items()}
+            return {name: self._decode(node) for name, node in self._values.items()}
+
+    def _decode(self, node: Any) -> Any:
+        if type(node) in _PLAIN:
+            return node
+        if type(node) is list:
+            return [self._decode(item) for item in node]
+        ((reference, number),) = node.items()
+        if reference == "part":
+            return self._parts[number]
+        if reference != "object":
+            raise ValueError(f"a reference to {reference!r}")
+        if number not in self._made:
+            self._make(number, *self._objects[number])
+        return self._made[number]
+
+    def _make(self, number: int, name: str, *details: Any) -> None:
+        make, others, last = _KINDS[name].make, details[:-1], details[-1]
+        if name == "array":
+            self._made[number] = make(*others, self._raw[last])
+        elif name in _CONTAINERS and type(last) is not list:
+            raise ValueError(f"{last!r:.99} as the items of a {name}")
+        elif name in ("list", "dict", "deque"):  # filled when there: they may hold themselves
+            self._made[number] = made = make(*others)
+            (made.update if name == "dict" else made.extend)(self._decode(last))
+        else:
+            self._made[number] = make(*map(self._decode, details))
 
 
 @contextlib.contextmanager
@@ -101,222 +184,31 @@ def damage_as_value_error() -> Iterator[None]:
         raise ValueError(f"the bytes are no snapshot, or damaged: {error!r}") from error
 
 
-class _Encoder:
-    def __init__(self, parts: Sequence[Any]) -> None:
-        self.objects: list[Any] = []
-        self.raw: list[bytes] = []
-        self._parts = {id(part): number for number, part in enumerate(parts)}
-        self._size = 0
-        self._numbers: dict[int, int] = {}
-        self._alive: list[Any] = []  # an id means nothing once its object is gone
-
-    def encode(self, value: Any, where: str) -> Any:
-        if type(value) in _PLAIN:
-            return value
-        if id(value) in self._parts:
-            return {"part": self._parts[id(value)]}
-        if id(value) not in self._numbers:
-            self._numbers[id(value)] = len(self.objects)
-            self._alive.append(value)
-            self.objects.append(None)
-            self.objects[self._numbers[id(value)]] = self._describe(value, where)
-        return {"object": self._numbers[id(value)]}
-
-    def _describe(self, value: Any, where: str) -> list[Any]:
-        kind = type(value)
-        if kind in (list, tuple):
-            return [kind.__name__, self._items(value, where)]
-        if kind is dict:
-            pairs = (
-                [self.encode(key, where), self.encode(item, _join(where, key))]
-                for key, item in value.items()
-            )
-            return ["dict", list(pairs)]
-        if kind is deque:
-            return ["deque", value.maxlen, self._items(value, where)]
-        if kind in (set, frozenset):
-            if list(kind(list(value))) != list(value):
-                raise NotSerializable(f"{where} is a set whose order cannot be made again")
-            return [kind.__name__, self._items(value, where)]
-        if kind in (bytes, bytearray):
-            return [kind.__name__, value.hex()]
-        if kind is complex:
-            return ["complex", value.real, value.imag]
-        if kind is range:
-            return ["range", value.start, value.stop, value.step]
-        if isinstance(value, np.dtype):
-            return ["dtype", _name_of(value, where)]
-        if isinstance(value, np.generic):
-            raw = value.tobytes()[: value.dtype.itemsize]  # an empty string would have four
-            return ["scalar", _name_of(value.dtype, where), raw.hex()]
-        if kind is np.ndarray:
-            return self._describe_array(value, where)
-        if kind is random.Random:
-            return ["random", self.encode(value.getstate(), where)]
-        return self._describe_numpy_random(value, where)
-
-    def _describe_array(self, array: np.ndarray, where: str) -> list[Any]:
-        dtype = _name_of(array.dtype, where)
-        if type(array.base) is np.ndarray:
-            owner = _owner(array)
-            offset = _address(array) - _address(owner)
-            base = self.encode(owner, where)
-            return ["view", base, dtype, list(array.shape), list(array.strides), offset]
-        if array.base is not None and type(array.base) is not bytes:
-            raise NotSerializable(
-                f"{where} is an array in the memory of a {type(array.base).__name__}"
-            )
-        # The order of the axes in memory is kept, since sums depend on it in their last bits.
-        axes = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
-        dense = array.transpose(axes)
-        self._size += array.nbytes
-        if self._size > LARGEST:
-            raise NotSerializable(
-                f"{where} brings it to {self._size:,} bytes; {LARGEST:,} are accepted"
-            )
-        self.raw.append(dense.tobytes())
-        return ["array", dtype, list(dense.shape), np.argsort(axes).tolist(), len(self.raw) - 1]
-
-    def _describe_numpy_random(self, value: Any, where: str) -> list[Any]:
-        kind = type(value)
-        if kind is np.random.Generator:
-            return ["generator", self.encode(value.bit_generator, where)]
-        if kind is np.random.RandomState:
-            state = value.get_state(legacy=False)
-            bits = self.encode(value._bit_generator, where)
-            return ["random_state", bits, self.encode(state, where)]
-        if kind in _BIT_GENERATORS.values():
-            seeds = self.encode(value.seed_seq, where)
-            return ["bits", kind.__name__, seeds, self.encode(value.state, where)]
-        if kind is np.random.SeedSequence and value.pool_size == 4:
-            history = value.entropy, value.spawn_key, value.n_children_spawned
-            return ["seeds", *(self.encode(item, where) for item in history)]
-        raise NotSerializable(f"{where} is a {kind.__module__}.{kind.__qualname__}")
-
-    def _items(self, items: Any, where: str) -> list[Any]:
-        return [self.encode(item, f"{where}[{place}]") for place, item in enumerate(items)]
+def _array(dtype: str, shape: list[int], axes: list[int], raw: bytes) -> np.ndarray:
+    kind = _dtype_of(dtype)
+    if min(shape, default=0) < 0 or math.prod(shape) * kind.itemsize != len(raw):
+        raise ValueError(f"{len(raw)} bytes for an array of shape {shape} and dtype {dtype}")
+    array = np.ndarray(tuple(shape), kind, buffer=raw).copy()
+    return array if axes == list(range(len(shape))) else array.transpose(axes)
 
 
-class _Decoder:
-    def __init__(self, objects: list[Any], raw: list[bytes], parts: Sequence[Any]) -> None:
-        self._objects = objects
-        self._raw = raw
-        self._parts = parts
-        self._made: dict[int, Any] = {}
-        self._under_way: set[int] = set()
-
-    def decode(self, node: Any) -> Any:
-        if type(node) in _PLAIN:
-            return node
-        ((kind, number),) = node.items()
-        if kind == "part":
-            return self._parts[number]
-        if kind != "object":
-            raise ValueError(f"a reference to {kind!r}")
-        if number in self._made:
-            return self._made[number]
-        if number in self._under_way:
-            raise ValueError(f"object {number} is within itself")
-        self._under_way.add(number)
-        name, *details = self._objects[number]
-        if name in _CONTAINERS:
-            self._fill(number, name, *details)
-        else:
-            self._made[number] = _MAKERS[name](self, *details)
-        return self._made[number]
-
-    def _fill(self, number: int, name: str, *details: Any) -> None:
-        """Lists and dictionaries may hold themselves: they are there before they are filled."""
-        if name == "dict":
-            self._made[number] = made = {}
-            for key, item in details[0]:
-                made[self.decode(key)] = self.decode(item)
-        else:
-            self._made[number] = made = deque(maxlen=details[0]) if name == "deque" else []
-            made.extend(self.decode(item) for item in details[-1])
-
-    def array(self, dtype: str, shape: list[int], axes: list[int], place: int) -> np.ndarray:
-        kind, raw = _dtype_of(dtype), self._raw[place]
-        if min(shape, default=0) < 0 or math.prod(shape) * kind.itemsize != len(raw):
-            raise ValueError(f"{len(raw)} bytes for an array of shape {shape} and dtype {dtype}")
-        array = np.ndarray(tuple(shape), kind, buffer=raw).copy()
-        return array if axes == list(range(len(shape))) else array.transpose(axes)
-
-    def view(
-        self, base: Any, dtype: str, shape: list[int], strides: list[int], offset: int
-    ) -> np.ndarray:
-        owner = _owner(self.decode(base))
-        layout: dict[str, Any] = {"offset": offset, "strides": tuple(strides)}
-        return np.ndarray(tuple(shape), _dtype_of(dtype), buffer=owner, **layout)
-
-    def scalar(self, dtype: str, digits: str) -> Any:
-        kind, raw = _dtype_of(dtype), bytes.fromhex(digits)
-        if kind.itemsize != len(raw):
-            raise ValueError(f"{len(raw)} bytes for one {dtype}")
-        return np.ndarray((), kind, buffer=raw)[()]
-
-    def bits(self, name: str, seeds: Any, state: Any) -> np.random.BitGenerator:
-        bits: Any = _BIT_GENERATORS[name](self.decode(seeds))
-        bits.state = _inside(self.decode(state))
-        return bits
-
-    def random_state(self, bits: Any, state: Any) -> np.random.RandomState:
-        restored = np.random.RandomState(self.decode(bits))
-        restored.set_state(_inside(self.decode(state)))
-        return restored
-
-    def seeds(self, entropy: Any, spawn_key: Any, spawned: int) -> np.random.SeedSequence:
-        return np.random.SeedSequence(
-            self.decode(entropy),
-            spawn_key=self.decode(spawn_key),
-            n_children_spawned=operator.index(spawned),
-        )
-
-    def random(self, state: Any) -> random.Random:
-        restored = random.Random(0)
-        restored.setstate(self.decode(state))
-        return restored
+def _view(owner: Any, dtype: str, shape: list[int], strides: list[int], offset: int) -> np.ndarray:
+    return np.ndarray(tuple(shape), _dtype_of(dtype), _owner(owner), offset, tuple(strides))
 
 
-_CONTAINERS = ("list", "dict", "deque")
-_MAKERS: dict[str, Callable[..., Any]] = {
-    "tuple": lambda decoder, items: tuple(decoder.decode(item) for item in items),
-    "set": lambda decoder, items: {decoder.decode(item) for item in items},
-    "frozenset": lambda decoder, items: frozenset(decoder.decode(item) for item in items),
-    "bytes": lambda _, digits: bytes.fromhex(digits),
-    "bytearray": lambda _, digits: bytearray.fromhex(digits),
-    "complex": lambda _, real, imaginary: complex(real, imaginary),
-    "range": lambda _, start, stop, step: range(start, stop, step),
-    "dtype": lambda _, name: _dtype_of(name),
-    "scalar": _Decoder.scalar,
-    "array": _Decoder.array,
-    "view": _Decoder.view,
-    "generator": lambda decoder, bits: np.random.Generator(decoder.decode(bits)),
-    "random_state": _Decoder.random_state,
-    "bits": _Decoder.bits,
-    "seeds": _Decoder.seeds,
-    "random": _Decoder.random,
-}
+def _with_state(made: Any, state: Any, put: str = "__setstate__") -> Any:
+    """A random number generator in that state."""
+    if put == "__setstate__":  # NumPy's, which does not check what would be outside its memory
+        position = state["state"].get("pos", 0)
+        if not 0 <= position <= 624:
+            raise ValueError(f"position {position} in a Mersenne Twister")
+    getattr(made, put)(state)
+    return made
 
 
-def _name_of(dtype: np.dtype, where: str) -> str:
-    if dtype.kind not in _NUMBERS:
-        raise NotSerializable(f"{where} has dtype {dtype}")
-    return dtype.str
-
-
-def _dtype_of(name: str) -> np.dtype:
-    if not _DTYPE.fullmatch(name):  # above all no pointers to Python objects
-        raise ValueError(f"dtype {name!r}")
-    return np.dtype(name)
-
-
-def _inside(state: dict[str, Any]) -> dict[str, Any]:
-    """Refuses a position that NumPy does not check, and that is outside of its memory."""
-    position = state["state"].get("pos", 0)
-    if not 0 <= position <= 624:
-        raise ValueError(f"position {position} in a Mersenne Twister")
-    return state
+def _in_order(values: set[Any] | frozenset[Any]) -> tuple[_Items] | None:
+    """The items of a set, unless they would come back in another order."""
+    return (_Items(values),) if list(type(values)(list(values))) == list(values) else None
 
 
 def _owner(array: np.ndarray) -> np.ndarray:
@@ -325,11 +217,67 @@ def _owner(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _address(array: np.ndarray) -> int:
-    return array.__array_interface__["data"][0]
+def _name_of(dtype: np.dtype, where: str) -> str:
+    if not _DTYPE.fullmatch(dtype.str):
+        raise NotSerializable(f"{where} has dtype {dtype}")
+    return dtype.str
 
 
-def _join(where: str, key: Any) -> str:
-    if type(key) is str and key.isidentifier():
-        return f"{where}.{key}" if where else key
-    return f"{where}[{key!r}]"
+def _dtype_of(name: str) -> np.dtype:
+    if not _DTYPE.fullmatch(name):
+        raise ValueError(f"dtype {name!r}")
+    return np.dtype(name)
+
+
+_BITS = {kind.__name__: kind for kind in (
+    np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64,
+)}  # fmt: skip
+
+
+class _Kind(NamedTuple):
+    """How values of some types are written and made."""
+
+    make: Callable[..., Any]
+    details: Callable[[Any], Sequence[Any] | None] = lambda _: None
+    """What `make` makes them of; None for a value that cannot be written."""
+    types: Sequence[type] = ()
+
+
+_KINDS = {
+    "dict": _Kind(dict),
+    "array": _Kind(_array),
+    "view": _Kind(_view),
+    "scalar": _Kind(lambda dtype, digits: _array(dtype, [], [], bytes.fromhex(digits))[()]),
+    "dtype": _Kind(_dtype_of),
+    "list": _Kind(list, lambda v: [_Items(v)], [list]),
+    "tuple": _Kind(tuple, lambda v: [_Items(v)], [tuple]),
+    "deque": _Kind(lambda n: deque(maxlen=n), lambda v: [v.maxlen, _Items(v)], [deque]),
+    "set": _Kind(set, _in_order, [set]),
+    "frozenset": _Kind(frozenset, _in_order, [frozenset]),
+    "bytes": _Kind(bytes.fromhex, lambda v: [v.hex()], [bytes]),
+    "bytearray": _Kind(bytearray.fromhex, lambda v: [v.hex()], [bytearray]),
+    "complex": _Kind(complex, lambda v: [v.real, v.imag], [complex]),
+    "range": _Kind(range, lambda v: [v.start, v.stop, v.step], [range]),
+    "random": _Kind(
+        lambda state: _with_state(random.Random(0), state, "setstate"),
+        lambda v: [v.getstate()], [random.Random],
+    ),
+    "generator": _Kind(np.random.Generator, lambda v: [v.bit_generator], [np.random.Generator]),
+    "random_state": _Kind(
+        lambda bits, state: _with_state(np.random.RandomState(bits), state),
+        lambda v: [v._bit_generator, v.get_state(legacy=False)], [np.random.RandomState],
+    ),
+    "bits": _Kind(
+        lambda name, seeds, state: _with_state(_BITS[name](seeds), state),
+        lambda v: [type(v).__name__, v.seed_seq, v.state], [*_BITS.values()],
+    ),
+    "seeds": _Kind(
+        lambda entropy, key, spawned: np.random.SeedSequence(
+            entropy, spawn_key=key, n_children_spawned=operator.index(spawned)
+        ),
+        lambda v: [v.entropy, v.spawn_key, v.n_children_spawned] if v.pool_size == 4 else None,
+        [np.random.SeedSequence],
+    ),
+}  # fmt: skip
+_CONTAINERS = ("list", "dict", "deque", "tuple", "set", "frozenset")
+_NAMES = {each: name for name, kind in _KINDS.items() for each in kind.types}
