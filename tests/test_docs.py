@@ -5,12 +5,15 @@ from __future__ import annotations
 import html
 import importlib
 import importlib.util
+import inspect
 import os
+import pkgutil
 import re
 import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +22,8 @@ import tyro
 from fontTools.ttLib import TTFont
 
 from eligrad import cli
+from eligrad.agents import registry
+from eligrad.analysis import frames
 from eligrad.cli import compare as cli_compare
 from eligrad.cli import evaluate as cli_evaluate
 from eligrad.cli import play as cli_play
@@ -29,7 +34,9 @@ from eligrad.cli import sweep as cli_sweep
 from eligrad.cli import train as cli_train
 from eligrad.cli import two_stage as cli_two_stage
 from eligrad.cli import watch as cli_watch
-from tests.markdown import ROOT, blocks, local_links, run
+from eligrad.training import train
+from tests.engines import tiny, tiny_ppo
+from tests.markdown import PYTHON, ROOT, blocks, local_links, run_blocks
 
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
@@ -59,35 +66,49 @@ OPTIONS: dict[str, Any] = {
 """What each command of `eligrad` reads its arguments into."""
 
 
-def programs() -> list[tuple[str, str]]:
-    """All code of the pages: one program for each page, or for each of its blocks."""
+def programs() -> list[tuple[str, list[tuple[str, str]]]]:
+    """Code and shown output of the blocks: one program for each page, or for each of its blocks."""
     found = []
     for name, text in TEXTS.items():
-        code = blocks(text, "python")
-        found += [(name, block) for block in code] if name in ALONE else [(name, "\n".join(code))]
-    return [(name, BEFORE.get(name, "") + code) for name, code in found if code]
+        code = [(block, shown) for block, _, shown in PYTHON.findall(text)]
+        found += [(name, [each]) for each in code] if name in ALONE else [(name, code)]
+    return [(name, code) for name, code in found if code]
 
 
 DAILY = ("mathematics.md", "experiments.md")
 """Pages whose code is run daily; that of the others runs at night."""
+EXACT = ("mathematics.md", "why.md")
+"""Pages whose numbers are the same everywhere, to one per cent; of others only the words are."""
+NUMBER = re.compile(r"[-−]?\d+\.?\d*(?:e[-+]?\d+)?|nan|inf")
 
 
-def scheduled(page: str, code: str):
+def scheduled(page: str, code: list[tuple[str, str]]):
     """A program, daily or nightly."""
     suits = page.rpartition("/")[2] in DAILY
     return pytest.param(page, code, id=page, marks=() if suits else pytest.mark.nightly)
 
 
 @pytest.mark.parametrize(("page", "code"), [scheduled(*each) for each in programs()])
-def test_code_runs(page, code, tmp_path):
+def test_code_runs_and_prints_what_the_page_shows(page, code, tmp_path):
+    codes = [block for block, _ in code]
     for package in ("flax", "haiku"):
-        if f"import {package}" in code:
+        if f"import {package}" in codes[0]:
             pytest.importorskip(package)
-    # Programs that run for a moment are better made quickly than well.
-    printed = run(code, tmp_path, JAX_DISABLE_MOST_OPTIMIZATIONS="1")
-    if page in ALONE and "def error(" in code:
-        before, after = map(float, printed.split())
-        assert after < before / 2
+    printed = run_blocks([BEFORE.get(page, "") + codes[0], *codes[1:]], tmp_path)
+    for (block, shown), output in zip(code, printed, strict=True):
+        if shown:
+            assert words(output) == words(shown)
+        if shown and page in EXACT:
+            ours, theirs = ([float(n) for n in NUMBER.findall(each)] for each in (output, shown))
+            assert ours == pytest.approx(theirs, rel=1e-2, abs=1e-6)
+        if page in ALONE and "def error(" in block:
+            before, after = map(float, output.split())
+            assert after < before / 2
+
+
+def words(output: str) -> list[str]:
+    """The output without its numbers and spaces."""
+    return NUMBER.sub(" # ", output).replace("# ,", "#,").split()
 
 
 def test_worked_examples_are_short():
@@ -159,6 +180,34 @@ def test_links_lead_somewhere(page):
             assert hasattr(importlib.import_module(module), name), anchor
 
 
+def code_names(page: str) -> set[str]:
+    """All that a page shows as code in the first column of a table."""
+    rows = re.findall(r"^\| (`.*?) \|", TEXTS[page], re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+
+
+def test_every_metric_and_column_is_documented(quick_compilation):
+    drift = tiny_ppo.Drift()
+    results = [
+        train(tiny.agent(), tiny.ENV, steps=60, seeds=[5, 9], chunk=20),
+        train(tiny_ppo.agent("gradient-ppo", drift), drift, steps=64),
+    ]
+    names = {*frames.COLUMNS, "exploration_fraction"} - {"stage", "label"}
+    for result in results:
+        names |= {*result.episodes.column_names, *result.chunks.column_names, *result.summary}
+        assert set(result.summary["seeds"][0]) <= set(re.findall(r"`(\w+)`", TEXTS["metrics.md"]))
+    others = {"lam", "step_size", "env_params.NAME"}  # examples of settings
+    assert code_names("metrics.md") == names | others
+
+
+def test_names_of_stable_baselines3_are_documented():
+    papers = {"lr", "alpha", "lambda_", "sink", "sinks"}  # from papers and earlier versions
+    assert set(registry._NAMES_ELSEWHERE) - papers <= code_names("from-sb3.md")
+    for name, here in registry._NAMES_ELSEWHERE.items():
+        row = re.search(rf"^\|.*`{name}`.*\|(.*)\|$", TEXTS["from-sb3.md"], re.MULTILINE)
+        assert name in papers or (row and set(re.findall(r"`(\w+)`", row[1])) >= set(here)), name
+
+
 def load_hooks() -> ModuleType:
     pytest.importorskip("mkdocstrings", reason="the extra docs is not installed")
     spec = importlib.util.spec_from_file_location("hooks", DOCS / "hooks.py")
@@ -176,6 +225,37 @@ def test_every_package_with_public_names_is_in_the_reference():
         if "__all__" in init.read_text(encoding="utf-8")
     }
     assert packages == set(load_hooks().PACKAGES)
+
+
+def functions(name: str, symbol: Any) -> Iterator[tuple[str, Any, str]]:
+    """A function, or the methods of a class that it does not inherit, with their docstrings."""
+    if inspect.isfunction(symbol):
+        yield name, symbol, symbol.__doc__ or ""
+    for inner, method in vars(symbol).items() if inspect.isclass(symbol) else ():
+        method = inspect.unwrap(getattr(method, "__func__", method))
+        if not inspect.isfunction(method) or method.__code__.co_filename.startswith("<"):
+            continue  # not a method, or one that dataclasses wrote
+        if inner == "__init__":
+            yield name, method, f"{symbol.__doc__}{method.__doc__}"
+        elif not inner.startswith("_") and not any(hasattr(b, inner) for b in symbol.__mro__[1:]):
+            yield f"{name}.{inner}", method, method.__doc__ or ""
+
+
+def test_public_functions_with_more_than_three_parameters_have_an_args_section():
+    hooks = load_hooks()
+    public = [name for package in hooks.PACKAGES for name in hooks.public_symbols(package)]
+    lacking = set()
+    for path in {*public, *hooks.ELSEWHERE}:
+        for name, function, docstring in functions(path, pkgutil.resolve_name(path)):
+            parameters = set(inspect.signature(function).parameters) - {"self", "cls"}
+            if len(parameters) > 3 and "Args:" not in docstring:
+                lacking.add(name)
+    assert lacking <= {
+        "eligrad.sweeps.run_sweep",
+        "eligrad.training.evaluation.evaluate",
+        "eligrad.training.recording.record",
+        "eligrad.training.recording.record_episode",
+    }, "only these may still lack one"
 
 
 def test_a_symbol_without_docstring_is_found(tmp_path):

@@ -16,6 +16,12 @@ class Affine(eqx.Module):
     The weight is [fan_in, units]: at batch size 1 this is the layout in which the reverse pass is
     fastest, because the weight's gradient, an outer product, fuses with what is done to it next.
     Products are of full float32 precision, so that a GPU gives one agent what it gives a hundred.
+
+    Args:
+        fan_in: inputs of each unit.
+        units: outputs.
+        init: makes the weight.
+        key: for the random weight.
     """
 
     weight: Float[Array, "fan_in units"]
