@@ -16,6 +16,8 @@ from typing import Any, NoReturn, cast
 import tyro
 
 import eligrad
+from eligrad._base.errors import UnknownName
+from eligrad._base.text import printable
 
 COMMANDS = {
     "train": "train an agent, or continue a run: eligrad train qrc MinAtar/Breakout-v1",
@@ -28,6 +30,7 @@ COMMANDS = {
     "evaluate": "play episodes with a trained agent, and print returns: eligrad evaluate RUN",
     "watch": "live view of a running training: eligrad watch RUN",
     "compare": "compare two sets of runs, with tests and intervals: eligrad compare A B",
+    "completion": "print a script that lets bash or zsh complete commands: eligrad completion bash",
     "demo": "see TD(λ) diverge and gradient TD(λ) not, in under a minute",
 }
 """Each has its own --help, and a module of its name, with _ for -."""
@@ -111,12 +114,19 @@ def _run(arguments: list[str] | None) -> None:
         usage="eligrad COMMAND [OPTIONS]",
         description=__doc__,
         epilog="commands, each with its own --help:\n"
-        + "\n".join(f"  {name:<11}{summary}" for name, summary in COMMANDS.items()),
+        + "\n".join(f"  {name:<12}{summary}" for name, summary in COMMANDS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=eligrad.__version__)
-    parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help="what to do")
+    parser.add_argument("command", metavar="COMMAND", nargs="?", help="what to do")
     command = parser.parse_args(arguments[:1]).command
+    if command is None:
+        parser.print_help()
+        sys.exit(2)
+    if command not in COMMANDS:
+        error = UnknownName("command", printable(command), COMMANDS)
+        print(f"eligrad: {error}\neligrad --help lists all commands", file=sys.stderr)
+        sys.exit(2)
     if command in _TRAINS and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # Ctrl-C before training starts, or a second one, ends the process at once.
         signal.signal(signal.SIGINT, signal.SIG_DFL)

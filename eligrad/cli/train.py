@@ -19,6 +19,7 @@ import tyro
 from jax.errors import JaxRuntimeError
 from tyro.constructors import PrimitiveConstructorSpec
 
+from eligrad import optim, rules
 from eligrad._base.checks import whole_number
 from eligrad._base.errors import UnknownName
 from eligrad.agents import AGENTS, registry
@@ -46,6 +47,11 @@ def _count(name: str) -> PrimitiveConstructorSpec[int]:
     )
 
 
+def _optional(metavar: str) -> Any:
+    """An option without a default value; its help says what happens without it."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
+
+
 def _needed(metavar: str) -> Any:
     return tyro.conf.arg(metavar=metavar, help_behavior_hint="(required without --resume)")
 
@@ -70,30 +76,32 @@ class Train:
     """Number of seeds, trained together."""
     seed: int = 0
     """The first seed."""
-    max_episode_steps: int | None = None
+    max_episode_steps: Annotated[int | None, _optional("N")] = None
     """Truncate episodes after this many steps; by default the limit of the environment."""
-    out: Path | None = None
+    out: Annotated[Path | None, _optional("FOLDER")] = None
     """New folder for the run; by default one under runs/, named after agent, environment, time."""
-    resume: Path | None = None
+    resume: Annotated[Path | None, _optional("FOLDER")] = None
     """Continue the run in this folder: without AGENT, ENV and settings; --steps may be larger."""
     modules: Modules = ()
     """Import this module first: one that registers your agent or environment, or the module of the
     environment of a run that you resume and trust."""
-    config: Path | None = None
+    config: Annotated[Path | None, _optional("FILE|FOLDER")] = None
     """Begin a run as this TOML file says (agent, env, steps, seeds, [settings]), or once more the
     run in this folder: without AGENT, ENV and settings, perhaps with other --steps."""
-    chunk: Annotated[int, _count("chunk")] | None = None
+    chunk: Annotated[Annotated[int, _count("chunk")] | None, _optional("N")] = None
     """Steps between two updates of the progress bar; by default about 1000."""
-    checkpoint_every: Annotated[int, _count("checkpoint-every")] | None = None
+    checkpoint_every: Annotated[
+        Annotated[int, _count("checkpoint-every")] | None, _optional("N")
+    ] = None
     """Steps between two checkpoints, a multiple of --chunk; by default a twentieth of the steps."""
     logger: Annotated[
         tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="tensorboard|wandb")
     ] = ()
     """Also send the metrics to this logger; give the option once for each logger."""
-    eval_every: Annotated[int, _count("eval-every")] | None = None
+    eval_every: Annotated[Annotated[int, _count("eval-every")] | None, _optional("N")] = None
     """Play ten episodes without learning about every so many steps; their mean return is the metric
     evaluation_return."""
-    processes: Annotated[int, _count("processes")] | None = None
+    processes: Annotated[Annotated[int, _count("processes")] | None, _optional("N")] = None
     """Processes that share the seeds, for environments outside JAX; by default one for each core.
     """
     progress: bool = True
@@ -107,6 +115,16 @@ class Train:
 def _command_of(config: Any) -> type[Train]:
     """The command for an agent: `Train` with the agent's own settings as options."""
     settings, fields = type(config), list[Any]()
+    open_choices = {
+        "rule": (rules.names(), "Which rule moves the parameters of value and h."),
+        "optimizer": (optim.names(), "Which optimiser makes steps of the rule's updates."),
+    }
+    shown = []
+    for name, (choices, help_text) in open_choices.items():
+        if hasattr(config, name):
+            option = tyro.conf.arg(metavar="|".join(choices), help=help_text)
+            shown.append((name, Annotated[str, option], getattr(config, name)))
+    settings = dataclasses.make_dataclass("Settings", shown, bases=(settings,), frozen=True)
     if hasattr(config, "exploration_steps"):
         # Follows from the steps and the fraction.
         hidden = Annotated[Any, tyro.conf.Fixed, tyro.conf.Suppress]
@@ -215,6 +233,13 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
+def option_names() -> list[str]:
+    """The options of all agents."""
+    every = dict.fromkeys(name for agent in AGENTS for name in _flat(_defaults(agent)))
+    hidden = ("agent", "env", "exploration_steps")
+    return [_option(name) for name in every if name not in hidden]
+
+
 def _cli(arguments: list[str], default: Train) -> Train:
     known = list(_flat(default))
     for word in arguments:
@@ -222,7 +247,9 @@ def _cli(arguments: list[str], default: Train) -> Train:
         here = registry.names_here(name, known)
         if word.startswith("--") and name not in known and here:
             raise UnknownName("option", _option(name), map(_option, known), map(_option, here))
-    return tyro.cli(type(default), prog="eligrad train", args=arguments, default=default)
+    # tyro's help leaves out what was given already: the agent's name.
+    named = next((f" {word}" for word in arguments[:1] if word in AGENTS), "")
+    return tyro.cli(type(default), prog=f"eligrad train{named}", args=arguments, default=default)
 
 
 def main(arguments: list[str]) -> int:

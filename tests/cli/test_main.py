@@ -11,6 +11,8 @@ import pytest
 
 import eligrad
 from eligrad import cli
+from eligrad.agents import AGENTS
+from eligrad.cli import COMMANDS, main
 
 
 def test_version(capsys, monkeypatch):
@@ -57,3 +59,47 @@ def test_help_and_typos_need_no_large_package(command):
     )
     assert f"eligrad {command}" in done.stdout
     assert done.stdout.endswith("set()\n")
+
+
+def test_without_a_command_or_with_an_unknown_one(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([])
+    assert stop.value.code == 2
+    printed = capsys.readouterr().out
+    assert all(f"\n  {name} " in printed for name in COMMANDS)
+    with pytest.raises(SystemExit) as stop:
+        main(["trian"])
+    assert stop.value.code == 2
+    assert "unknown command 'trian'; did you mean 'train'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        (["tr"], {"train"}),
+        (["train", "stream"], {name for name in AGENTS if name.startswith("stream")}),
+        (["train", "qrc", "MinAtar/B"], {"MinAtar/Breakout-v1"}),
+        (["train", "qrc", "CartPole-v1", "--epsilon"], {"--epsilon-start", "--epsilon-end"}),
+        (["report", "he"], {"here"}),
+    ],
+)
+def test_bash_completes(words, completed, tmp_path, capsys):
+    (tmp_path / "here").mkdir()
+    with pytest.raises(SystemExit):
+        main(["completion", "bash"])
+    script = capsys.readouterr().out
+    script += f"COMP_WORDS=(eligrad {' '.join(words)}); COMP_CWORD={len(words)}\n"
+    script += "_eligrad; printf '%s\\n' \"${COMPREPLY[@]}\""
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert set(done.stdout.split()) == completed
+
+
+def test_help_of_an_agent_shows_choices_and_no_none(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "qrc", "--help"])
+    printed = capsys.readouterr().out
+    assert "usage: eligrad train qrc " in printed
+    assert "--rule td|gtd2|tdc|tdrc" in printed
+    assert "None" not in printed
