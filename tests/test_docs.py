@@ -202,6 +202,14 @@ def test_every_metric_and_column_is_documented(quick_compilation):
     assert code_names("metrics.md") == names | others
 
 
+def test_the_evidence_for_choosing_an_agent_is_in_the_results():
+    numbers = re.compile(r"-?\d[\d,.]* ± \d+(?:\.\d+)?")
+    results = numbers.findall((ROOT / "results" / "README.md").read_text(encoding="utf-8"))
+    shown = numbers.findall(TEXTS["choosing.md"].replace("\u00a0", " "))
+    assert len(shown) > 20
+    assert set(shown) <= set(results)
+
+
 def test_names_of_stable_baselines3_are_documented():
     papers = {"lr", "alpha", "lambda_", "sink", "sinks"}  # from papers and earlier versions
     assert set(registry._NAMES_ELSEWHERE) - papers <= code_names("from-sb3.md")

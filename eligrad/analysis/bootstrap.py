@@ -49,6 +49,9 @@ class Estimate:
     low: float
     high: float
 
+    def __str__(self) -> str:
+        return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
+
 
 @dataclasses.dataclass(frozen=True)
 class Bootstrap:

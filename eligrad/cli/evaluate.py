@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Evaluate:
     """Play episodes with every seed of a run, and print mean returns with 95 % intervals.
 
-    Nothing is learned, and the run stays as it is. The interval of a seed is over its episodes,
+    Nothing is learned, and the run does not change. The interval of a seed is over its episodes,
     that of all seeds over their means.
     """
 
@@ -32,11 +32,11 @@ class Evaluate:
     modules: Modules = ()
     """Import this module first: the one of the run's environment, if you trust it."""
     seed: int = 0
-    """Another number, other episodes."""
+    """Seed of the episodes: decides what is random in the environment."""
     sampled: bool = False
     """Draw actions as in training, instead of taking the best ones."""
     max_steps: int = 100_000
-    """Leave an episode that does not end after so many steps."""
+    """Stop an episode that has not ended after this many steps."""
 
 
 def main(arguments: list[str]) -> int:

@@ -99,7 +99,7 @@ class Train:
     ] = ()
     """Also send the metrics to this logger; give the option once for each logger."""
     eval_every: Annotated[Annotated[int, _count("eval-every")] | None, _optional("N")] = None
-    """Play ten episodes without learning about every so many steps; their mean return is the metric
+    """Play ten episodes without learning about every N steps; their mean return is the metric
     evaluation_return."""
     processes: Annotated[Annotated[int, _count("processes")] | None, _optional("N")] = None
     """Processes that share the seeds, for environments outside JAX; by default one for each core.

@@ -99,7 +99,7 @@ class Session:
 
     def run(self) -> Result:
         """Trains to the end of the plan, or until a signal or a callback says so."""
-        # From before the first file is written: a signal never leaves a run unsaid.
+        # Before the first file is written: after every signal the message names the run.
         locked = contextlib.nullcontext() if self.folder is None else self.folder.locked()
         with Interruption() as interruption, locked:
             if self.folder is not None and not self.restored:
@@ -199,7 +199,7 @@ class Session:
         bar.advance(steps, tables, shown)
 
     def _call_back(self) -> bool:
-        """Calls all callbacks, keeps the metrics they return; whether all want to go on."""
+        """Calls all callbacks and keeps their metrics; returns whether training continues."""
         answers = [callback(self) for callback in self.callbacks]
         for metrics in (each for each in answers if isinstance(each, Mapping)):
             self.unsaved[-1] = with_metrics(self.unsaved[-1], metrics)

@@ -13,7 +13,7 @@ from scipy import stats
 from benchmarks.bootstrap_coverage import CASES, LEVEL, coverage, plain_level
 from eligrad._base.errors import UnknownName
 from eligrad.analysis import statistics
-from eligrad.analysis.bootstrap import Bootstrap, expanded_tail
+from eligrad.analysis.bootstrap import Bootstrap, Estimate, expanded_tail
 from eligrad.analysis.frames import scores
 from tests.analysis.tables import runs_of
 
@@ -269,3 +269,7 @@ def test_holm_leaves_out_what_was_not_tested():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_an_estimate_prints_as_a_number_and_its_interval():
+    assert str(Estimate(0.72, 0.06, 1.23456)) == "0.72 [0.06, 1.235]"
