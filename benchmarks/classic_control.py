@@ -2,8 +2,9 @@
 
     python -m benchmarks.classic_control --out results/classic_control
 
-CartPole-v1 has 100,000 steps, Acrobot-v1 150,000 and MountainCar-v0 200,000, unless `--steps` is given.
-`learning.py` says what a variant is, what the files hold, and how to go on after `--minutes`.
+CartPole-v1 has 100,000 steps, Acrobot-v1 150,000 and MountainCar-v0 200,000, unless `--steps` is
+given. `learning.py` says what a variant is, what the files hold, and how to continue after
+`--minutes`.
 """
 
 from __future__ import annotations

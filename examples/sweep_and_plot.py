@@ -3,7 +3,7 @@
     python examples/sweep_and_plot.py --steps 20000
 
 Two agents, three step sizes, three seeds: 18 runs on Breakout, each trained once. Stop the program
-whenever you like and start it again: finished runs are skipped, the others go on. The store is a
+whenever you like and start it again: finished runs are skipped, the others continue. The store is a
 folder of run folders: `eligrad runs ls sweep` lists them, `eligrad report sweep` makes a page.
 Three seeds and so few steps show how it is done; they do not show which agent is better.
 """
