@@ -10,14 +10,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from eligrad._base.array_checks import Number
+from eligrad.agents.fit import check_network
 from eligrad.agents.network import Network
+from eligrad.envs.spaces import Discrete, Space
 
 
 class Categorical(NamedTuple):
@@ -72,15 +75,15 @@ class DiagonalGaussian(NamedTuple):
 
 @runtime_checkable
 class Policy(Protocol):
-    """What PPO needs of a policy."""
+    """What an agent needs of a policy."""
 
     @property
     def noise_shape(self) -> tuple[int, ...]:
         """Of the noise that one action takes."""
         ...
 
-    def init(self, key: PRNGKeyArray) -> PyTree:
-        """Parameters."""
+    def init(self, key: PRNGKeyArray, sparsity: Number = 0.0) -> PyTree:
+        """Parameters; that share of each unit's weights is 0, if the network knows how."""
         ...
 
     def __call__(self, params: Any, observation: Array) -> Categorical | DiagonalGaussian:
@@ -108,9 +111,9 @@ class DiscretePolicy:
         """One number for each choice."""
         return (self.choices,)
 
-    def init(self, key: PRNGKeyArray) -> PyTree:
+    def init(self, key: PRNGKeyArray, sparsity: Number = 0.0) -> PyTree:
         """The network's parameters."""
-        return self.network.make_params(key)
+        return self.network.make_params(key, sparsity)
 
     def __call__(self, params: PyTree, observation: Array) -> Categorical:
         """The distribution in one observation."""
@@ -136,7 +139,7 @@ class GaussianParams(NamedTuple):
 class GaussianPolicy:
     """Acts in a box: [-1, 1] of the policy is [low, high] of the environment, clipped there.
 
-    Entries without both bounds are passed on as they are.
+    Entries without both bounds are passed on as they are. Deviations do not depend on the state.
     """
 
     network: Network
@@ -144,18 +147,20 @@ class GaussianPolicy:
     high: tuple[float, ...]
     shape: tuple[int, ...]
     """Of the environment's actions; the policy's own are flat."""
+    per_entry: ClassVar[int] = 1
+    """Numbers that the network gives for each entry of the action: a mean."""
 
     @property
     def noise_shape(self) -> tuple[int, ...]:
         """One number for each entry."""
         return (len(self.low),)
 
-    def init(self, key: PRNGKeyArray) -> GaussianParams:
+    def init(self, key: PRNGKeyArray, sparsity: Number = 0.0) -> PyTree:
         """The network's parameters, and deviations of 1."""
         zeros = jnp.zeros(self.noise_shape, jnp.float32)
-        return GaussianParams(self.network.make_params(key), zeros)
+        return GaussianParams(self.network.make_params(key, sparsity), zeros)
 
-    def __call__(self, params: GaussianParams, observation: Array) -> DiagonalGaussian:
+    def __call__(self, params: Any, observation: Array) -> DiagonalGaussian:
         """The distribution in one observation."""
         return DiagonalGaussian(self.network.apply(params.network, observation), params.log_std)
 
@@ -178,6 +183,79 @@ class GaussianPolicy:
             stretched = middle + half * action
         stretched = jnp.clip(stretched, low, high)
         return stretched.reshape(action.shape[:-1] + self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class SoftplusGaussianPolicy(GaussianPolicy):
+    """A Gaussian policy whose deviations depend on the state, too.
+
+    The network gives all means, and then the numbers whose softplus the deviations are.
+    """
+
+    per_entry: ClassVar[int] = 2
+
+    def init(self, key: PRNGKeyArray, sparsity: Number = 0.0) -> PyTree:
+        """The network's parameters."""
+        return self.network.make_params(key, sparsity)
+
+    def __call__(self, params: PyTree, observation: Array) -> DiagonalGaussian:
+        """The distribution in one observation."""
+        mean, deviation = jnp.split(self.network.apply(params, observation), 2)
+        return DiagonalGaussian(mean, log_softplus(deviation))
+
+
+def log_softplus(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """log(log(1 + eˣ)), which is x itself, to single precision, from -15 downwards."""
+    return jnp.where(x < -15.0, x, jnp.log(jax.nn.softplus(jnp.maximum(x, -15.0))))
+
+
+def make_policy(
+    action_space: Space,
+    network: Network | None,
+    default: Callable[[int], Network],
+    gaussian: type[GaussianPolicy] = GaussianPolicy,
+) -> DiscretePolicy | GaussianPolicy:
+    """The policy for an action space.
+
+    Args:
+        action_space: of the environment.
+        network: the policy's, or None for the default.
+        default: makes a network with so many outputs.
+        gaussian: the policy for continuous actions.
+    """
+    if isinstance(action_space, Discrete):
+        return DiscretePolicy(network or default(action_space.n), action_space.n)
+    low, high = (
+        tuple(np.broadcast_to(bound, action_space.shape).astype(float).ravel().tolist())
+        for bound in (action_space.low, action_space.high)
+    )
+    network = network or default(gaussian.per_entry * len(low))
+    return gaussian(network, low, high, action_space.shape)
+
+
+def check_policy(policy: Any, observation_space: Space, action_space: Space) -> None:
+    """Refuses a policy of this module that does not fit the spaces."""
+    if isinstance(policy, DiscretePolicy):
+        actions = getattr(action_space, "n", "continuous")
+        if policy.choices != actions:
+            raise ValueError(f"policy chooses among {policy.choices} actions; there are {actions}")
+        outputs, of_what = policy.choices, "a logit for each action"
+    elif isinstance(policy, GaussianPolicy):
+        outputs, of_what = policy.per_entry * len(policy.low), "a mean for each action entry"
+        if policy.per_entry == 2:
+            of_what += ", and then a number for each deviation"
+    else:
+        return
+    check_network("policy.network", policy.network, observation_space, outputs, of_what)
+
+
+def networks_of(network: Any, critic: Callable[[], Network]) -> tuple[Network | None, Network]:
+    """The networks of policy and critic: the pair that a user gave, or None and a default."""
+    if network is None:
+        return None, critic()
+    if not isinstance(network, tuple) or len(network) != 2:
+        raise ValueError(f"network is {network!r}; a pair (policy, critic) is accepted")
+    return network
 
 
 def over_batch(function: Callable[..., Any], axes: int) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ functions of a state, which is one pytree. `gradient_ppo.py` is this agent with 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from eligrad._base import array_checks as check
 from eligrad._base.array_checks import Leaf
 from eligrad.agents.fit import check_network
 from eligrad.agents.network import Network, ppo_network
-from eligrad.agents.policies import DiscretePolicy, GaussianPolicy, Policy, over_batch
+from eligrad.agents.policies import Policy, check_policy, make_policy, networks_of, over_batch
 from eligrad.agents.protocol import (
     DIVERGED,
     Inspection,
@@ -33,7 +34,6 @@ from eligrad.agents.protocol import (
     Transition,
 )
 from eligrad.agents.streaming import NormalizedTransition, Normalizer
-from eligrad.envs.spaces import Discrete
 
 STATIC = {"static": True}
 OBSERVATION_CLIP = 10.0
@@ -241,22 +241,7 @@ class ActorCritic(RolloutAgent):
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
         """Refuses networks that do not fit."""
-        policy = self.policy
-        if isinstance(policy, DiscretePolicy):
-            actions = getattr(action_space, "n", "continuous")
-            if policy.choices != actions:
-                raise ValueError(
-                    f"policy chooses among {policy.choices} actions; there are {actions}"
-                )
-            check_network(
-                "policy.network", policy.network, observation_space, policy.choices,
-                "a logit for each action",
-            )  # fmt: skip
-        elif isinstance(policy, GaussianPolicy):
-            check_network(
-                "policy.network", policy.network, observation_space, len(policy.low),
-                "a mean for each action entry",
-            )  # fmt: skip
+        check_policy(self.policy, observation_space, action_space)
         check_network("critic", self.critic, observation_space, 1, "the value of a state")
 
     def inspect(self, state: PPOState, observations: Any, actions: Any, rewards: Any) -> Inspection:
@@ -466,21 +451,9 @@ def make_actor_critic(agent: type[ActorCritic]) -> Callable[..., ActorCritic]:
     def build(
         config: Any, observation_space: Any, action_space: Any, network: Any = None
     ) -> ActorCritic:
-        shape = tuple(observation_space.shape)
-        if network is None:
-            network = (None, ppo_network(shape, 1, output_gain=1.0))
-        if not isinstance(network, tuple) or len(network) != 2:
-            raise ValueError(f"network is {network!r}; a pair (policy, critic) is accepted")
-        policy, critic = network
-        if isinstance(action_space, Discrete):
-            actions = action_space.n
-            policy = policy or ppo_network(shape, actions, output_gain=0.01)
-            return agent(config, DiscretePolicy(policy, actions), critic)
-        low, high = (
-            tuple(np.broadcast_to(bound, action_space.shape).astype(float).ravel().tolist())
-            for bound in (action_space.low, action_space.high)
-        )
-        policy = policy or ppo_network(shape, len(low), output_gain=0.01)
-        return agent(config, GaussianPolicy(policy, low, high, action_space.shape), critic)
+        make = functools.partial(ppo_network, tuple(observation_space.shape))
+        policy, critic = networks_of(network, lambda: make(1, output_gain=1.0))
+        small = functools.partial(make, output_gain=0.01)
+        return agent(config, make_policy(action_space, policy, small), critic)
 
     return build

@@ -4,7 +4,7 @@ One agent. The rule decides how the value parameters w and the auxiliary θ move
 QRC(λ), "tdc" QC(λ), "gtd2" GQ2(λ), "td" Watkins' Q(λ)); the target, what is bootstrapped from: the
 best action ("max"), the next one taken ("sarsa"), or the policy's mean ("expected"); the
 optimiser, how far they move ("obgd" with the rule "td" gives StreamQ, "trace-adam" Adaptive Q(λ)).
-`presets.py` names them.
+`registry.py` names them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from eligrad import normalize, optim, rules
 from eligrad._base import array_checks as check
 from eligrad._base.array_checks import Leaf, Number
 from eligrad.agents import auxiliary
+from eligrad.agents.critic import Critic, columns
 from eligrad.agents.fit import check_network, number_of_actions
 from eligrad.agents.network import Network, default_network
 from eligrad.agents.policies import over_batch
@@ -32,11 +33,13 @@ from eligrad.agents.streaming import (
     Choice,
     NormalizedTransition,
     Normalizer,
+    emptied,
     epsilon_greedy,
     epsilon_greedy_probabilities,
     init_normalizer,
     linear_epsilon,
     normalize_transition,
+    restart_normalizer,
 )
 
 _LAST_STEP = np.iinfo(np.int32).max
@@ -141,12 +144,13 @@ class QLambda(StreamingAgent):
     """A further loss on the shared features of q; its gradient joins the update of w."""
 
     @property
-    def _rule(self) -> rules.Rule:
-        """The rule; one without a trace of w, GTD2, keeps it for an optimiser that needs it."""
-        rule = rules.get(self.config.rule)
-        if self.optimizer is None and optim.uses_trace(self.config.optimizer):
-            return dataclasses.replace(rule, traces_w=True)
-        return rule
+    def _critic(self) -> Critic:
+        c, rule = self.config, rules.get(self.config.rule)
+        if self.optimizer is None and optim.uses_trace(c.optimizer):
+            # GTD2 has no use for a trace of w, its optimiser has.
+            rule = dataclasses.replace(rule, traces_w=True)
+        optimizers = (self._optimizer(size) for size in (c.step_size, c.h_scale * c.step_size))
+        return Critic(self.network, rule, c, c.lam, *optimizers)
 
     def _optimizer(self, step_size: Number) -> optax.GradientTransformationExtraArgs:
         c = self.config
@@ -156,29 +160,12 @@ class QLambda(StreamingAgent):
             optim.make(c.optimizer, optim.Settings(step_size, c.kappa, c.gamma * c.lam))
         )
 
-    def _optimizers(
-        self,
-    ) -> tuple[optax.GradientTransformationExtraArgs, optax.GradientTransformationExtraArgs]:
-        c = self.config
-        return self._optimizer(c.step_size), self._optimizer(c.h_scale * c.step_size)
-
     def init(self, key: PRNGKeyArray, observation: Array) -> QLambdaState:
         """The state at the first observation, before the first action."""
         self.config.check()
-        key_w, key_theta = jax.random.split(key)
         normalizer, seen = init_normalizer(observation)
-        sparsity = self.config.sparsity
-        w = self.network.make_params(key_w, sparsity)
-        theta: Any = None
-        if self._rule.has_auxiliary:
-            theta = auxiliary.init(self.config, self.network, key_theta, sparsity, w, seen)
-        optimizer_w, optimizer_theta = self._optimizers()
         return QLambdaState(
-            w=w,
-            theta=theta,
-            traces=self._rule.init(w, theta),
-            optimizer_w=optimizer_w.init(w),
-            optimizer_theta=optimizer_theta.init(theta),
+            **self._critic.init(key, self.config.sparsity, seen),
             normalizer=normalizer,
             observation=seen,
             action=jnp.zeros((), jnp.int32),
@@ -203,13 +190,11 @@ class QLambda(StreamingAgent):
 
     def interrupt(self, state: QLambdaState, observation: Array) -> QLambdaState:
         """Continues in another episode, whose first observation this is; traces end here."""
-        stats = normalize.update(state.normalizer.observations, observation)
-        rewards = state.normalizer.rewards
-        rewards = rewards._replace(trace=jnp.zeros_like(rewards.trace))
+        normalizer, seen = restart_normalizer(state.normalizer, observation)
         return state._replace(
-            traces=state.traces._replace(discount=jnp.zeros_like(state.traces.discount)),
-            normalizer=Normalizer(stats, rewards),
-            observation=normalize.normalize(stats, observation),
+            traces=emptied(state.traces),
+            normalizer=normalizer,
+            observation=seen,
             planned=jnp.zeros_like(state.planned),
         )
 
@@ -232,113 +217,43 @@ class QLambda(StreamingAgent):
         self, state: QLambdaState, transition: Transition, key: PRNGKeyArray
     ) -> tuple[QLambdaState, Metrics]:
         """One step of learning from the transition that `state.action` led to."""
-        c, rule = self.config, self._rule
+        c, critic = self.config, self._critic
         ended = transition.terminated | transition.truncated
         # The barrier keeps the compiler from normalising again for each of the uses that follow.
         normalizer, seen = jax.lax.optimization_barrier(
             normalize_transition(state.normalizer, transition, c.gamma)
         )
-
-        evaluate = auxiliary.evaluation(c, self.network)
-        q_tm1, pull_tm1, features = jax.vjp(
-            lambda w: evaluate(w, state.observation), state.w, has_aux=True
-        )
-        q_t, pull_t = jax.vjp(lambda w: self.network.apply(w, seen.next_observation), state.w)
+        before = critic.evaluate(state.w, state.observation)
+        after = critic.evaluate(state.w, seen.next_observation)
         next_step = jnp.minimum(state.step, _LAST_STEP - 1) + 1
-        following = epsilon_greedy(key, q_t, self.epsilon(next_step))
-        weights_t = self._target_weights(q_t, following.action, next_step)
-        weights_tm1 = _one_hot(state.action, q_tm1)
-
-        discount = jnp.where(transition.terminated, 0.0, jnp.asarray(c.gamma, jnp.float32))
-        value = jnp.sum(weights_tm1 * q_tm1)
-        delta = rules.td_error(value, seen.reward, discount, jnp.sum(weights_t * q_t))
-        of_h: dict[str, Any] = {}
-        if rule.has_auxiliary:
-            h_tm1, pull_h = jax.vjp(
-                lambda theta: auxiliary.apply(self.network, theta, state.observation, features),
-                state.theta,
-            )
-            of_h = {
-                "h_tm1": jnp.sum(weights_tm1 * h_tm1),
-                "grad_h_tm1": pull_h(weights_tm1)[0],
-                **auxiliary.rule_options(c, self.network, state.theta),
-            }
+        following = epsilon_greedy(key, after.values, self.epsilon(next_step))
         rho, reset = jnp.ones((), jnp.float32), ended
         if c.target == "max":
             rho, reset = rules.trace_cut(c.trace_cut, state.greedy, ended)
-        (grad_v,) = pull_tm1(weights_tm1)
-        step, traces = rule.update(
-            state.traces,
-            delta,
-            discount,
-            grad_v_tm1=grad_v,
-            grad_v_t=pull_t(weights_t)[0],
-            lam=c.lam,
-            rho_tm1=rho,
-            reset=reset,
-            values="action",
-            **of_h,
-        )
-        direction = step.w
+        gradient = None
         if self.auxiliary_loss is not None:
             gradient = jax.grad(self.auxiliary_loss)(state.w, state.observation, seen)
-            direction = jax.tree.map(jnp.subtract, direction, gradient)
-
-        optimizer_w, optimizer_theta = self._optimizers()
-        moved_w, optimizer_w = optimizer_w.update(
-            direction,
-            state.optimizer_w,
-            state.w,
-            td_error=delta,
-            trace=traces.w,
-            grad_output=grad_v,
+        state, metrics = critic.learn(
+            state,
+            (before, _one_hot(state.action, before.values)),
+            (after, self._target_weights(after.values, following.action, next_step)),
+            seen.reward,
+            jnp.where(transition.terminated, 0.0, jnp.asarray(c.gamma, jnp.float32)),
+            values="action",
+            reset=reset,
+            rho=rho,
+            further_gradient=gradient,
         )
         state = state._replace(
-            w=optax.apply_updates(state.w, moved_w),
-            optimizer_w=optimizer_w,
-            traces=traces,
-            normalizer=normalizer,
-            observation=seen.observation,
-            planned=~ended,
-            step=next_step,
+            normalizer=normalizer, observation=seen.observation, planned=~ended, step=next_step
         )
-        if rule.has_auxiliary:
-            moved_theta, optimizer_theta = optimizer_theta.update(
-                step.theta,
-                state.optimizer_theta,
-                state.theta,
-                td_error=delta,
-                trace=traces.theta,
-                grad_output=of_h["grad_h_tm1"],
-            )
-            state = state._replace(
-                theta=optax.apply_updates(state.theta, moved_theta),
-                optimizer_theta=optimizer_theta,
-            )
         if c.target == "sarsa":
             state = state._replace(action=following.action, greedy=following.greedy)
-        metrics = {"td_error": delta, "value": value, "epsilon": self.epsilon(next_step)}
-        if rule.has_auxiliary:
-            metrics["h"] = of_h["h_tm1"]
-        if rule.has_auxiliary and rule.traces_w:
-            metrics["correction_share"] = auxiliary.correction_share(delta, traces.w, step.w)
-        return state, metrics
+        return state, metrics | {"epsilon": self.epsilon(next_step)}
 
     def report(self, metrics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The columns of a chunk: TD errors, values, ε at its end, and whether h is active."""
-        size = np.abs(metrics["td_error"].astype(np.float64))
-        with np.errstate(over="ignore", invalid="ignore"):
-            columns = {
-                "mean_abs_td_error": size.mean(axis=1),
-                "max_abs_td_error": size.max(axis=1),
-                "epsilon": metrics["epsilon"][:, -1],
-                "mean_value": metrics["value"].mean(axis=1),
-            }
-        if "h" in metrics:
-            columns |= auxiliary.health(metrics["h"], metrics["td_error"])
-        if "correction_share" in metrics:
-            columns["correction_share"] = auxiliary.typical(metrics["correction_share"])
-        return columns
+        """The columns of a chunk: TD errors, values, whether h is active, and ε at its end."""
+        return columns(metrics) | {"epsilon": metrics["epsilon"][:, -1]}
 
     def remarks(self, columns: dict[str, np.ndarray]) -> list[str]:
         """Whether the gradient correction was still active in the end."""

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 from eligrad import normalize
 from eligrad._base.array_checks import Number
 from eligrad.agents.protocol import Transition
+from eligrad.rules import Traces
 
 
 class Normalizer(NamedTuple):
@@ -53,6 +54,20 @@ def normalize_transition(
         observation=observation,
     )
     return Normalizer(stats, rewards), seen
+
+
+def restart_normalizer(
+    normalizer: Normalizer, observation: Shaped[Array, "..."]
+) -> tuple[Normalizer, Float[Array, "..."]]:
+    """The statistics in another episode, and its first observation, counted and normalised."""
+    stats = normalize.update(normalizer.observations, observation)
+    rewards = normalizer.rewards._replace(trace=jnp.zeros_like(normalizer.rewards.trace))
+    return Normalizer(stats, rewards), normalize.normalize(stats, observation)
+
+
+def emptied(traces: Traces) -> Traces:
+    """Traces of which nothing is passed on."""
+    return traces._replace(discount=jnp.zeros_like(traces.discount))
 
 
 def linear_epsilon(

@@ -4,6 +4,8 @@ Written from the formulas, without code of the library, which is compared with i
 are flat lists, weight and bias of each layer in turn; a layer's weight is [fan_in, units].
 """
 
+import types
+
 import numpy as np
 
 LEAK = 0.01
@@ -264,33 +266,43 @@ class Agent:
         return policy, None
 
     def learn(self, reward, terminated, truncated, next_observation, observation, uniforms):
-        s, ended = self.s, terminated or truncated
-        # Each observation is counted, then normalised.
-        self.u = s.gamma * self.u * (1 - ended) + reward
+        ended = terminated or truncated
+        r, x_next, x_following = self.see(reward, ended, next_observation, observation)
+        q_next = q_values(self.w, x_next)
+        policy, following = self.target_policy(q_next, uniforms)
+        # Only a greedy target policy differs from an exploratory action.
+        strayed = self.s.target == "max" and not self.greedy
+        if strayed and self.s.trace_cut == "watkins":
+            self.forget()
+        self.discount_next = 0.0 if terminated else self.s.gamma
+        self.move(r, x_next, np.eye(len(q_next))[self.action], policy)
+        self.discount = self.discount_next
+        if ended or (strayed and self.s.trace_cut == "after"):
+            self.forget()
+        self.planned = None if ended else following
+        self.x, self.step = x_following, self.step + 1
+
+    def see(self, reward, ended, next_observation, observation):
+        """Reward, next and following observation; each is counted, then normalised."""
+        self.u = self.s.gamma * self.u * (1 - ended) + reward
         self.returns.see(self.u)
         r = reward / self.returns.deviation()
         self.observations.see(next_observation)
         x_next = self.observations.normalised(next_observation)
-        if ended:
-            self.observations.see(observation)
-            x_following = self.observations.normalised(observation)
-        else:
-            x_following = x_next
+        if not ended:
+            return r, x_next, x_next
+        self.observations.see(observation)
+        return r, x_next, self.observations.normalised(observation)
 
-        taken = np.eye(len(q_values(self.w, self.x)))[self.action]
+    def move(self, r, x_next, taken, policy):
+        """Values weighed by `taken` move on to the reward and next values weighed by `policy`."""
+        s, discount = self.s, self.discount_next
         v = taken @ q_values(self.w, self.x)
         grad_v = gradient(self.w, self.x, taken)
-        q_next = q_values(self.w, x_next)
-        policy, following = self.target_policy(q_next, uniforms)
-        discount = 0.0 if terminated else s.gamma
-        self.delta = delta = r + discount * (policy @ q_next) - v
+        self.delta = delta = r + discount * (policy @ q_values(self.w, x_next)) - v
         grad_next = gradient(self.w, x_next, policy)
         grad_delta = [discount * b - a for a, b in zip(grad_v, grad_next, strict=True)]
 
-        # Only a greedy target policy differs from an exploratory action.
-        strayed = s.target == "max" and not self.greedy
-        if strayed and s.trace_cut == "watkins":
-            self.forget()
         decay = self.discount * s.lam
         self.z_w = [decay * z + g for z, g in zip(self.z_w, grad_v, strict=True)]
         h, grad_h = 0.0, []
@@ -327,12 +339,6 @@ class Agent:
                 self.theta, delta_theta, self.z_theta, grad_h, delta
             )
 
-        self.discount = discount
-        if ended or (strayed and s.trace_cut == "after"):
-            self.forget()
-        self.planned = None if ended else following
-        self.x, self.step = x_following, self.step + 1
-
     def alive(self):
         """What of the traces is passed on to the next step, before λ."""
         traces = [self.discount * z for z in self.z_w]
@@ -340,3 +346,89 @@ class Agent:
             traces += [np.asarray(self.discount * self.z_h)]
             traces += [self.discount * z for z in self.z_theta]
         return traces
+
+
+# Actor and critic.
+
+
+def softmax(logits):
+    weights = np.exp(logits - logits.max())
+    return weights / weights.sum()
+
+
+def softmax_slopes(logits, action):
+    """Of log-probability and of entropy, in the logits."""
+    p = softmax(logits)
+    entropy = -(p * np.log(p)).sum()
+    return np.eye(len(p))[action] - p, -p * (np.log(p) + entropy)
+
+
+def gaussian(outputs):
+    """Means, and deviations by softplus."""
+    mean, raw = np.split(outputs, 2)
+    return mean, np.log1p(np.exp(raw))
+
+
+def gaussian_slopes(outputs, action):
+    """Of log-density and of entropy, in means and in the numbers before softplus."""
+    mean, std = gaussian(outputs)
+    by_raw = 1 / (1 + np.exp(-np.split(outputs, 2)[1]))
+    far = action - mean
+    of_log_prob = np.concatenate([far / std**2, (far**2 / std**3 - 1 / std) * by_raw])
+    return of_log_prob, np.concatenate([np.zeros_like(mean), by_raw / std])
+
+
+class ActorCritic(Agent):
+    """Actor and critic; the value function is the one value of `w`.
+
+    `settings` has the fields of the library's `StreamACConfig`.
+    """
+
+    def __init__(self, settings, actor, w, theta, observation, discrete):
+        critic = types.SimpleNamespace(
+            **vars(settings),
+            optimizer="obgd",
+            step_size=settings.critic_step_size,
+            kappa=settings.critic_kappa,
+        )
+        self.actor, self.discrete = actor, discrete
+        super().__init__(critic, w, theta, observation)
+        self.optimizer_actor = ObGD(
+            settings.actor_step_size, types.SimpleNamespace(kappa=settings.actor_kappa)
+        )
+
+    def forget(self):
+        super().forget()
+        self.z_actor = [np.zeros_like(p) for p in self.actor]
+
+    def act(self, noise):
+        outputs = q_values(self.actor, self.x)
+        if self.discrete:
+            self.action = self.best(outputs + noise)
+        else:
+            mean, std = gaussian(outputs)
+            self.action = mean + std * noise
+        return self.action
+
+    def learn(self, reward, terminated, truncated, next_observation, observation):
+        s, ended = self.s, terminated or truncated
+        r, x_next, x_following = self.see(reward, ended, next_observation, observation)
+        self.discount_next = 0.0 if terminated else s.gamma
+        one, decay = np.ones(1), self.discount * s.lam
+        self.move(r, x_next, one, one)
+        slopes = softmax_slopes if self.discrete else gaussian_slopes
+        of_log_prob, of_entropy = slopes(q_values(self.actor, self.x), self.action)
+        weights = of_log_prob + s.entropy_bonus * np.sign(self.delta) * of_entropy
+        grad = gradient(self.actor, self.x, weights)
+        self.z_actor = [decay * z + g for z, g in zip(self.z_actor, grad, strict=True)]
+        direction = [self.delta * z for z in self.z_actor]
+        self.actor = self.optimizer_actor.step(
+            self.actor, direction, self.z_actor, grad, self.delta
+        )
+        self.discount = self.discount_next
+        if ended:
+            self.forget()
+        self.x = x_following
+
+    def alive(self):
+        return [*super().alive(), *(self.discount * z for z in self.z_actor)]

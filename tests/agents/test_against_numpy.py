@@ -157,15 +157,17 @@ def _flat(leaves):
 
 def distance(a, b, first):
     """The largest error of any step over the largest movement, field by field."""
-    start = Trajectory(*(0.0 for _ in Trajectory._fields))
-    start = start._replace(w=np.asarray(flat(first.w)), theta=np.asarray(flat(first.theta)))
     errors = {}
-    for field, x, y, origin in zip(Trajectory._fields, a, b, start, strict=True):
+    for field, x, y in zip(a._fields, a, b, strict=True):
+        origin = np.asarray(flat(getattr(first, field))) if field in LEARNED else 0.0
         if y.size:
             rows = (len(y), -1)
             error = np.linalg.norm((x - y).reshape(rows), axis=1).max()
             errors[field] = error / np.linalg.norm((y - origin).reshape(rows), axis=1).max()
     return errors
+
+
+LEARNED = ("w", "theta", "actor")
 
 
 def assert_equal(config, net, recording):
