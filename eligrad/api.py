@@ -44,9 +44,9 @@ class Learner:
         env: a name for `eligrad.envs.make`, an environment, or a Gymnasium class or a function that
             makes one.
         seeds: how many, or a list of them.
-        network: your own network, which returns a value for each action. PPO and Gradient PPO take
-            two, `(policy, critic)`: a logit for each action, or a mean for each of its entries; and
-            one value.
+        network: your own network, which returns a value for each action. Agents with a policy take
+            two, `(policy, critic)`: a logit for each action, or a mean for each of its entries (of
+            Stream AC and Gradient AC then as many numbers for deviations); and one value.
         max_episode_steps: truncate episodes after this many steps.
         env_params: changes of a JAX environment's numbers, by name.
         settings: those of the agent's settings class, by name; a number may be a list with a value
@@ -374,6 +374,47 @@ class StreamQ(StreamingLearner):
     preset = "stream-q"
 
 
+class ActorCriticLearner(Learner):
+    """A learner of a streaming agent with a policy; its settings are those of `StreamACConfig`."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            env: Env,
+            *,
+            seeds: int | Sequence[int] | np.ndarray = 1,
+            network: Any = None,
+            max_episode_steps: int | None = None,
+            env_params: dict[str, Any] | None = None,
+            lam: Number = ...,
+            gamma: Number = ...,
+            actor_step_size: Number = ...,
+            critic_step_size: Number = ...,
+            h_scale: Number = ...,
+            actor_kappa: Number = ...,
+            critic_kappa: Number = ...,
+            entropy_bonus: Number = ...,
+            beta: Number = ...,
+            sparsity: Number = ...,
+            rule: str = ...,
+            regularize: Literal["parameters", "head", "output"] = ...,
+            h: Literal["network", "features"] = ...,
+        ) -> None: ...
+
+
+class StreamAC(ActorCriticLearner):
+    """Stream AC(λ): actor and critic with traces, whose steps ObGD bounds."""
+
+    preset = "stream-ac"
+
+
+class GradientAC(ActorCriticLearner):
+    """Gradient AC(λ): the same with a gradient TD(λ) critic."""
+
+    preset = "gradient-ac"
+
+
 class PPO(Learner):
     """Proximal policy optimisation."""
 
@@ -448,9 +489,10 @@ class GradientPPO(Learner):
 def learner(name: str) -> type[Learner]:
     """The class of a registered agent, also of one of your own: `learner("my-agent")(env)`."""
     title = registry.get(name).title
-    for known in (*StreamingLearner.__subclasses__(), *Learner.__subclasses__()):
-        if getattr(known, "preset", None) == name:
-            return known
+    for family in (StreamingLearner, ActorCriticLearner, Learner):
+        for known in family.__subclasses__():
+            if getattr(known, "preset", None) == name:
+                return known
     return type(title, (Learner,), {"preset": name, "__doc__": f"{title}."})
 
 

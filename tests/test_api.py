@@ -16,12 +16,15 @@ import eligrad.api
 from eligrad import api as facade
 from eligrad._base.checks import whole_number
 from eligrad.agents import AGENTS, from_equinox
+from eligrad.analysis import load_episodes, load_runs
 from eligrad.api import learner
 from eligrad.nets import streaming_mlp, tanh_mlp
 from eligrad.runs.checkpoint import CheckpointError
 from eligrad.runs.folder import RunFolder
+from eligrad.sweeps import Spec, Sweep, run_sweep
 from eligrad.training import resume, train
 from eligrad.training.callbacks import EvaluateEvery, StopAtReturn
+from tests.contract.test_own_agents import command
 
 SMALL_ROLLOUT = {"rollout": 64, "minibatch_size": 32, "epochs": 1}
 ROLLOUT_AGENTS = ("ppo", "gradient-ppo")
@@ -61,6 +64,29 @@ def test_every_agent_learns_acts_and_goes_on(preset, tmp_path):
     assert type(loaded) is type(agent)
     assert loaded.num_timesteps == 128
     assert loaded.episodes.equals(agent.episodes)
+
+
+def test_a_stream_of_continuous_actions_from_the_command_line_to_a_sweep(tmp_path):
+    """Through every door that the discrete agents use: nothing counts on an action being an int."""
+    env, run = "Probe/Continuous-v0", tmp_path / "run"
+    once = eligrad.GradientAC(env, seeds=2, critic_kappa=[2.0, 4.0]).learn(400)
+    quiet = ("--no-progress", "--no-cache")
+    words = ("gradient-ac", env, "--steps", 200, "--critic-kappa", 2.0, "--out", run)
+    assert command("train", *words, "--seeds", 2, *quiet) == 0
+    assert command("train", "--resume", run, "--steps", 400, *quiet) == 0
+    resumed, straight = load_episodes(run), once.episodes
+    ours, theirs = (each[each.seed == 0]["return"].tolist() for each in (resumed, straight))
+    assert ours == theirs
+    observations = np.array([[-1.0], [0.0], [1.0]], np.float32)
+    actions, _ = eligrad.load(run).predict(observations)
+    assert actions.shape == (3, 1)
+    assert actions.dtype == np.float32
+    assert len(once.evaluate(3)) == 6
+    spec = {"agents": ["stream-ac", "gradient-ac"], "envs": [env], "steps": 64, "seeds": 1}
+    sweep = Spec([Sweep(**spec, grid={"lam": [0.5, 0.9]})])
+    report = run_sweep(sweep, tmp_path / "store", workers=1)
+    assert not report.failures
+    assert sorted(load_runs(tmp_path / "store")["agent"]) == 2 * ["gradient-ac"] + 2 * ["stream-ac"]
 
 
 def test_learning_twice_or_from_a_file_is_learning_once(tmp_path):
@@ -269,7 +295,12 @@ def test_a_file_of_another_agent_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "preset"),
-    [("StreamingLearner", "qrc"), ("PPO", "ppo"), ("GradientPPO", "gradient-ppo")],
+    [
+        ("StreamingLearner", "qrc"),
+        ("ActorCriticLearner", "gradient-ac"),
+        ("PPO", "ppo"),
+        ("GradientPPO", "gradient-ppo"),
+    ],
 )
 def test_editors_know_the_settings(name, preset):
     tree = ast.parse(Path(inspect.getfile(eligrad.api)).read_text(encoding="utf-8"))
@@ -279,7 +310,7 @@ def test_editors_know_the_settings(name, preset):
     )
     known = [argument.arg for argument in stub.args.kwonlyargs]
     options = set(inspect.signature(eligrad.Learner.__init__).parameters)
-    options -= {"self", "env", "settings"}
+    options -= {"self", "env", "others", "settings"}
     fields = {field.name for field in dataclasses.fields(AGENTS[preset].config)}
     explored = {"exploration_fraction"} if "exploration_steps" in fields else set()
     assert set(known) == options | fields | explored

@@ -2,7 +2,12 @@
 
 from eligrad.agents.gradient_ppo import GradientPPO, GradientPPOConfig
 from eligrad.agents.network import Network, default_network, from_equinox, ppo_network
-from eligrad.agents.policies import DiscretePolicy, GaussianPolicy, Policy
+from eligrad.agents.policies import (
+    DiscretePolicy,
+    GaussianPolicy,
+    Policy,
+    SoftplusGaussianPolicy,
+)
 from eligrad.agents.ppo import PPO, ActorCritic, ActorCriticConfig, PPOConfig, PPOState
 from eligrad.agents.protocol import (
     Agent,
@@ -14,6 +19,7 @@ from eligrad.agents.protocol import (
 )
 from eligrad.agents.q_lambda import QLambda, QLambdaConfig, QLambdaState
 from eligrad.agents.registry import AGENTS, PRESETS, TITLES, make_settings, register
+from eligrad.agents.stream_ac import StreamAC, StreamACConfig, StreamACState
 
 __all__ = [
     "AGENTS",
@@ -37,6 +43,10 @@ __all__ = [
     "QLambdaState",
     "Rollout",
     "RolloutAgent",
+    "SoftplusGaussianPolicy",
+    "StreamAC",
+    "StreamACConfig",
+    "StreamACState",
     "StreamingAgent",
     "Transition",
     "default_network",

@@ -19,6 +19,7 @@ from eligrad.agents.gradient_ppo import GradientPPO, GradientPPOConfig
 from eligrad.agents.ppo import PPO, PPOConfig, make_actor_critic
 from eligrad.agents.protocol import Agent
 from eligrad.agents.q_lambda import QLambdaConfig, make_q_lambda
+from eligrad.agents.stream_ac import StreamACConfig, make_stream_ac
 
 EXPLORATION_FRACTION = 0.2
 """Share of the steps over which ε falls, by default."""
@@ -216,6 +217,12 @@ def _register_all() -> None:
         ),
     ):
         register(name, title=title, config=config, build=make_q_lambda)
+    gradient_ac = StreamACConfig(rule="tdrc", beta=1.0, regularize="output")
+    for name, title, config in (
+        ("stream-ac", "Stream AC(λ)", StreamACConfig()),
+        ("gradient-ac", "Gradient AC(λ)", gradient_ac),
+    ):
+        register(name, title=title, config=config, build=make_stream_ac)
     register("ppo", title="PPO", config=PPOConfig(), build=make_actor_critic(PPO))
     register(
         "gradient-ppo",

@@ -1,8 +1,8 @@
 """One colour and one dash for each agent, in all figures and reports.
 
 The colours are those of Okabe and Ito, which colour-blind readers can distinguish; yellow is left
-out, since it is hard to see on white. A colour stands for a learning rule: a streaming agent and
-the PPO agent with the same rule, which never share a figure, share a colour.
+out, since it is hard to see on white. A colour stands for a learning rule: an agent of action
+values and one with a policy, which never share a figure, may share a colour.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _COLOURS = {
     "expected-sarsa-lambda": BLACK,
     "gradient-ppo": BLUE,
     "ppo": VERMILLION,
+    "stream-ac": ORANGE,
+    "gradient-ac": SKY,
 }
 
 

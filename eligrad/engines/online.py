@@ -87,7 +87,7 @@ class Online:
         reward: SupportsFloat | None = None,
         terminated: bool | np.bool_ = False,
         truncated: bool | np.bool_ = False,
-    ) -> int | None:
+    ) -> int | np.ndarray | None:
         """Learns from the transition of the last action, and returns the next action.
 
         Args:
@@ -99,7 +99,7 @@ class Online:
                 bootstrapped from `observation`.
 
         Returns:
-            The action, or None where the episode ended.
+            The action, an int or an array of continuous ones; None where the episode ended.
         """
         observation = self._checked(observation)
         terminated = true_or_false("terminated", terminated)
@@ -179,7 +179,7 @@ class Online:
         online.steps = header["steps"]
         return online
 
-    def interrupt(self, observation: Any) -> int:
+    def interrupt(self, observation: Any) -> int | np.ndarray:
         """Continues in a new episode, whose first observation this is; returns an action."""
         if self._packed is None or self._ending is not None:
             action = self.observe(observation)  # nothing is under way: an ordinary beginning
@@ -189,16 +189,16 @@ class Online:
         self.state = self._interrupt(self.agent, self.state, observation)
         return self._next_action()
 
-    def _next_action(self) -> int:
+    def _next_action(self) -> int | np.ndarray:
         key = self._keys.of(self.steps + 1).act
         (action,) = self._replace_state(self._choose, (self.agent, self._packed, key), self.steps)
-        return int(action)
+        return _plain(action)
 
-    def _begin(self, observation: Any) -> int:
+    def _begin(self, observation: Any) -> int | np.ndarray:
         self.state = self._init(self.agent, jax.random.fold_in(self._key, 0), observation)
         return self._next_action()
 
-    def _learn(self, transition: Transition) -> int:
+    def _learn(self, transition: Transition) -> int | np.ndarray:
         number = self.steps + 1
         update_key, act_key = self._keys.of(number).update, self._keys.of(number + 1).act
         arguments = (self.agent, self._packed, update_key, act_key, transition)
@@ -207,7 +207,7 @@ class Online:
         if not self._ready:  # all programs are made
             return_freed_memory()
             self._ready = True
-        return int(action)
+        return _plain(action)
 
     def _replace_state(self, program: Any, arguments: tuple[Any, ...], steps: int) -> list[Any]:
         """Calls a program that uses up the state and returns the next one, and what else it does.
@@ -238,6 +238,12 @@ class Online:
             where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
             raise ValueError(f"the observation is {array[where]} at {where}; finite is accepted")
         return array
+
+
+def _plain(action: jax.Array) -> int | np.ndarray:
+    """An action as a device takes it: a choice as an int, continuous ones as an array."""
+    array = np.asarray(action)
+    return array if np.issubdtype(array.dtype, np.floating) else int(array)
 
 
 def _blank_observation(header: dict[str, Any], path: Path) -> np.ndarray:

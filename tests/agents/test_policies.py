@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from eligrad.agents import DiscretePolicy, GaussianPolicy, Network
-from eligrad.agents.policies import Categorical, DiagonalGaussian, over_batch
+from eligrad.agents.policies import Categorical, DiagonalGaussian, log_softplus, over_batch
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(0, 2, (4, 2, 5)).astype(np.float32)
@@ -62,6 +62,15 @@ def test_gaussian():
 
 SAMPLES = 20_000
 UNLIKELY = 1e-4
+
+
+def test_logarithms_of_softplus_deviations():
+    """Also where single precision has no such deviation, and where it is as good as linear."""
+    x = np.array([-300.0, -90.0, -15.1, -14.9, -3.0, 0.0, 2.0, 50.0])
+    value, slope = jax.vmap(jax.value_and_grad(log_softplus))(jnp.asarray(x, jnp.float32))
+    softplus = np.logaddexp(0, x)
+    np.testing.assert_allclose(value, np.log(softplus), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(slope, 1 / (1 + np.exp(-x)) / softplus, rtol=1e-6)
 
 
 def test_choices_are_drawn_as_often_as_they_are_likely():

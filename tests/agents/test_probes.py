@@ -310,7 +310,7 @@ DAILY = ("qrc", "stream-q")
     [
         name if name in DAILY else pytest.param(name, marks=pytest.mark.nightly)
         for name, config in PRESETS.items()
-        if isinstance(config, QLambdaConfig)  # PPO's: tests/engines/test_ppo_probes.py
+        if isinstance(config, QLambdaConfig)  # PPO's: tests/engines/test_policy_probes.py
     ]
     + [pytest.param(name, marks=pytest.mark.nightly) for name in VARIANTS],
 )

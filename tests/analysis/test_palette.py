@@ -10,9 +10,10 @@ import pytest
 from eligrad.agents import PRESETS
 from eligrad.analysis import palette
 
+WITH_A_POLICY = ["ppo", "gradient-ppo", "stream-ac", "gradient-ac"]
 FAMILIES = {
-    "streaming": [name for name in PRESETS if "ppo" not in name],
-    "ppo": ["ppo", "gradient-ppo"],
+    "action values": [name for name in PRESETS if name not in WITH_A_POLICY],
+    "policies": WITH_A_POLICY,
 }
 APART = 15.0
 # Machado, Oliveira and Fernandes (2009), full severity, on linear RGB.

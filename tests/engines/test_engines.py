@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import gymnasium
 import jax
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from eligrad.agents import PRESETS, QLambda, from_equinox
+from eligrad.agents import PRESETS, QLambda, StreamingAgent, from_equinox
 from eligrad.engines.host import HostRuns
 from eligrad.engines.online import Online
 from eligrad.engines.stream import Runs
@@ -19,6 +20,7 @@ from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box, Discrete
 from eligrad.nets import streaming_mlp
 from eligrad.runs.checkpoint import CheckpointError
+from tests.engines import tiny
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -46,7 +48,9 @@ class Tape(Environment):
 
     name = "Tape"
     observation_space = Box(-np.inf, np.inf, (SIZE,))
-    action_space = Discrete(ACTIONS)
+
+    def __init__(self, action_space):
+        self.action_space = action_space
 
     def default_params(self):
         return jnp.int32(0)
@@ -70,11 +74,16 @@ class Tape(Environment):
         return state, jnp.asarray(TAPES["observation"])[params, state]
 
 
+CHOICES = gymnasium.spaces.Discrete(ACTIONS)
+
+
 class GymnasiumTape(gymnasium.Env):
     """The same, independently: the seed of the first reset chooses the recording."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (SIZE,), np.float32)
-    action_space = gymnasium.spaces.Discrete(ACTIONS)
+
+    def __init__(self, action_space=CHOICES):
+        self.action_space = action_space
 
     def reset(self, *, seed=None, options=None):
         if seed is not None:
@@ -89,7 +98,12 @@ class GymnasiumTape(gymnasium.Env):
         return observation, float(self.tape["reward"][t]), *flags, {}
 
 
-def make_agent(preset: str) -> QLambda:
+BOX = (-2.0, 2.0, (2,), np.float32)
+
+
+def make_agent(preset: str) -> StreamingAgent:
+    if preset == "gradient-ac":
+        return tiny.actor_critic(Box(*BOX), SIZE)
     network = from_equinox(
         lambda key, s: streaming_mlp(SIZE, ACTIONS, hidden=(8,), sparsity=s, key=key)
     )
@@ -99,20 +113,30 @@ def make_agent(preset: str) -> QLambda:
 def essence(state) -> np.ndarray:
     """All learned numbers of an agent in one vector."""
     parts = state.w, state.theta, state.traces, state.normalizer
+    if hasattr(state, "actor"):
+        parts = *parts, state.actor, state.actor_traces
     leaves = jax.tree.leaves(parts)
     return np.concatenate([np.asarray(leaf, np.float64).reshape(-1) for leaf in leaves])
 
 
 @pytest.mark.parametrize(
     "preset",
-    ["qrc", *(pytest.param(p, marks=pytest.mark.nightly) for p in ("sarsa-lambda", "stream-q"))],
+    [
+        "qrc",
+        "gradient-ac",
+        *(pytest.param(p, marks=pytest.mark.nightly) for p in ("sarsa-lambda", "stream-q")),
+    ],
 )
 def test_three_engines_one_run(preset):
     agent, seeds = make_agent(preset), np.array([3, 4])
-    stream = Runs(agent, Tape(), jnp.arange(2), seeds, np.zeros(2, int))
+    spaces: Any = (Discrete(ACTIONS), CHOICES)
+    if preset == "gradient-ac":
+        spaces = (Box(*BOX), gymnasium.spaces.Box(*BOX))
+    stream = Runs(agent, Tape(spaces[0]), jnp.arange(2), seeds, np.zeros(2, int))
     records = stream.advance(STEPS)
 
-    host = HostRuns(agent, GymnasiumEnvironment(GymnasiumTape), seeds, np.array([0, 1]))
+    env = GymnasiumEnvironment(lambda: GymnasiumTape(spaces[1]))
+    host = HostRuns(agent, env, seeds, np.array([0, 1]))
     host_records = host.advance(STEPS // 2), host.advance(STEPS - STEPS // 2)
     host.close()
     joined = jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *host_records)
@@ -137,7 +161,9 @@ def test_three_engines_one_run(preset):
         lockstep = jax.tree.map(lambda leaf, run=run: leaf[run], host.state.agent)
         for other in (lockstep, online.state):
             np.testing.assert_allclose(essence(other), essence(compiled), rtol=2e-5, atol=2e-6)
-        assert len(set(actions)) > 1
+        assert len({np.asarray(action).tobytes() for action in actions}) > 1
+        space = spaces[1]
+        assert all(np.asarray(action, space.dtype) in space for action in actions)
 
 
 def test_online_refuses_what_cannot_be():
@@ -180,12 +206,14 @@ def test_interrupted_host_runs_begin_new_episodes():
     np.testing.assert_array_equal(again.ended, ended[:, :5])
 
 
-@pytest.mark.parametrize("ended", [False, True])
-def test_online_goes_on_after_a_save_as_if_never_stopped(tmp_path, ended):
+@pytest.mark.parametrize(
+    ("preset", "ended"), [("qrc", False), ("qrc", True), ("gradient-ac", True)]
+)
+def test_online_goes_on_after_a_save_as_if_never_stopped(tmp_path, preset, ended):
     """Also between the end of an episode and the beginning of the next."""
     rng = np.random.default_rng(0)
     world = [(rng.normal(size=SIZE).astype(np.float32), float(rng.normal())) for _ in range(20)]
-    agent = make_agent("qrc")
+    agent: Any = make_agent(preset)
     online = Online(agent, seed=5)
     online.observe(world[0][0])
     for observation, reward in world[1:10]:
@@ -203,7 +231,7 @@ def test_online_goes_on_after_a_save_as_if_never_stopped(tmp_path, ended):
     np.testing.assert_array_equal(essence(online.state), essence(restored.state))
     other = dataclasses.replace(agent.config, lam=0.25)
     with pytest.raises(CheckpointError, match=r"saved with lam = .*; that of agent is 0\.25"):
-        Online.load(tmp_path / "agent.npz", QLambda(other, agent.network))
+        Online.load(tmp_path / "agent.npz", dataclasses.replace(agent, config=other))
 
 
 def test_online_can_go_on_elsewhere():

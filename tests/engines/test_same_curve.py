@@ -165,12 +165,14 @@ def test_shares_are_the_smallest_that_hold_all_runs(runs, devices, used, each):
     assert share_out(runs, devices) == (used, each)
 
 
-def test_resumed_in_the_middle(tmp_path):
+@pytest.mark.parametrize("name", tiny.AGENTS)
+def test_resumed_in_the_middle(tmp_path, name):
     """Also from the middle of a stretch between two checkpoints, and to a new total."""
+    agent = tiny.AGENTS[name]()
     options = {"seeds": [3, 4], "chunk": 50, "checkpoint_every": 100}
-    straight = train(tiny.agent(), tiny.ENV, steps=400, out=tmp_path / "straight", **options)
-    train(tiny.agent(), tiny.ENV, steps=150, out=tmp_path / "parts", **options)
-    resumed = resume(tmp_path / "parts", steps=400, agent=tiny.agent(), env=tiny.ENV)
+    straight = train(agent, tiny.ENV, steps=400, out=tmp_path / "straight", **options)
+    train(agent, tiny.ENV, steps=150, out=tmp_path / "parts", **options)
+    resumed = resume(tmp_path / "parts", steps=400, agent=agent, env=tiny.ENV)
     assert_same(resumed.state, straight.state)
     assert resumed.episodes.equals(straight.episodes)
     assert tiny.timeless(resumed.chunks).equals(tiny.timeless(straight.chunks))

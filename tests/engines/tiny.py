@@ -9,7 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 
-from eligrad.agents import PRESETS, QLambda, from_equinox
+from eligrad.agents import (
+    PRESETS,
+    Network,
+    QLambda,
+    SoftplusGaussianPolicy,
+    StreamAC,
+    from_equinox,
+)
+from eligrad.agents.policies import make_policy
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.probes import OffPolicy
 from eligrad.envs.spaces import Box, Discrete
@@ -28,6 +36,21 @@ def agent(observations: int = 4, actions: int = 2, **settings: Any) -> QLambda:
         )
     )
     return QLambda(dataclasses.replace(PRESETS["qrc"], **settings), network)
+
+
+def actor_critic(space: Any = ENV.action_space, observations: int = 4) -> StreamAC:
+    """Gradient AC(λ) of that size."""
+
+    def network(outputs: int) -> Network:
+        return from_equinox(
+            lambda key, s: streaming_mlp(observations, outputs, hidden=(8,), sparsity=s, key=key)
+        )
+
+    policy = make_policy(space, None, network, SoftplusGaussianPolicy)
+    return StreamAC(PRESETS["gradient-ac"], policy, network(1))
+
+
+AGENTS = {"qrc": agent, "gradient-ac": actor_critic}
 
 
 class Breaks(Environment):

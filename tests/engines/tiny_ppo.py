@@ -1,4 +1,4 @@
-"""Agents that learn from rollouts, and an environment, small enough to compile in seconds."""
+"""Agents with a policy, and an environment, small enough to compile in seconds."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ import numpy as np
 from eligrad.agents import (
     PPO,
     PRESETS,
-    ActorCritic,
-    DiscretePolicy,
     GaussianPolicy,
     GradientPPO,
     GradientPPOConfig,
     Network,
+    PPOConfig,
+    SoftplusGaussianPolicy,
+    StreamAC,
+    StreamACConfig,
     from_equinox,
 )
+from eligrad.agents.policies import make_policy
 from eligrad.envs.core import Environment, Step
-from eligrad.envs.spaces import Box, Discrete
+from eligrad.envs.spaces import Box
 from eligrad.nets import tanh_mlp
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -45,20 +48,22 @@ def network(observations: int, outputs: int) -> Network:
     )
 
 
-def agent(preset: str, env: Any, **settings: Any) -> ActorCritic:
+def agent(preset: str, env: Any, **settings: Any) -> Any:
     """A small agent for an environment."""
-    config: Any = dataclasses.replace(PRESETS[preset], **(SETTINGS[preset] | settings))
+    config: Any = dataclasses.replace(PRESETS[preset], **(SETTINGS.get(preset, {}) | settings))
     config = jax.tree.map(np.float32, config)  # lists or not, one program
     (size,) = env.observation_space.shape
-    space = env.action_space
-    if isinstance(space, Discrete):
-        policy = DiscretePolicy(network(size, space.n), space.n)
-    else:
-        bounds = (np.broadcast_to(bound, space.shape) for bound in (space.low, space.high))
-        low, high = (tuple(map(float, bound)) for bound in bounds)
-        policy = GaussianPolicy(network(size, len(low)), low, high, space.shape)
-    kind = GradientPPO if isinstance(config, GradientPPOConfig) else PPO
+    kind = KINDS[type(config)]
+    gaussian = SoftplusGaussianPolicy if kind is StreamAC else GaussianPolicy
+    policy = make_policy(env.action_space, None, lambda outputs: network(size, outputs), gaussian)
     return kind(config, policy, network(size, 1))
+
+
+KINDS: dict[type, Any] = {
+    PPOConfig: PPO,
+    GradientPPOConfig: GradientPPO,
+    StreamACConfig: StreamAC,
+}
 
 
 class Drift(Environment):

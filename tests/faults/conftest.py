@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.faults.engines import ENGINES, MULTIPROCESS, Programs
+from tests.faults.engines import ACTOR_CRITICS, ENGINES, MULTIPROCESS, Programs
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +18,7 @@ def undisturbed(programs, tmp_path_factory):
     def run_of(name):
         if name not in made:
             made[name] = tmp_path_factory.mktemp("undisturbed") / name
-            engine = MULTIPROCESS if name == "crew" else ENGINES[name]
+            engine = (ENGINES | ACTOR_CRITICS | {"crew": MULTIPROCESS})[name]
             code, _, errors = programs.finish(engine.arguments(made[name]))
             assert code == 0, errors
         return made[name]

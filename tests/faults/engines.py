@@ -54,6 +54,11 @@ ENGINES = {
     "rollout": Engine("ppo", "Fault/Jax-v0", 2_560, 64, SMALL_ROLLOUTS),
     "host-rollout": Engine("ppo", "Fault/Host-v0", 2_560, 64, (*SMALL_ROLLOUTS, "--processes=1")),
 }
+ACTOR_CRITICS = {
+    "actor-critic": Engine("gradient-ac", "Fault/Jax-v0", 10_000, 250),
+    "host-actor-critic": Engine("gradient-ac", "Fault/Host-v0", 2_000, 50, ("--processes=1",)),
+}
+"""The same engines with agents whose state has other parts, for what concerns states alone."""
 MULTIPROCESS = Engine("qrc", "Fault/Host-v0", 2_000, 50, ("--processes=2",))
 """The engine of simulators in two processes, each with one of the runs."""
 

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from tests.faults.engines import (
+    ACTOR_CRITICS,
     ENGINES,
     MULTIPROCESS,
     assert_readable,
@@ -22,11 +23,12 @@ from tests.faults.engines import (
 pytestmark = pytest.mark.faults
 
 
-@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("name", ENGINES | ACTOR_CRITICS)
 def test_killed_at_random_moments(programs, undisturbed, tmp_path, name):
     """Once before anything is saved, or soon after, and then again and again."""
     dice, run = random.Random(name), tmp_path / "run"
-    begin, go_on = ENGINES[name].arguments(run), ["train", "--resume", str(run)]
+    begin = (ENGINES | ACTOR_CRITICS)[name].arguments(run)
+    go_on = ["train", "--resume", str(run)]
     for kill in range(4):
         process = programs.start(go_on if (run / "config.json").exists() else begin)
         if kill:

@@ -42,11 +42,15 @@ _ROLLOUT = {
     "steps": 256, "rollout": 64, "minibatch_size": 32, "max_episode_steps": 2,
     "actor_step_size": 0.01, "critic_step_size": 0.01,
 }  # fmt: skip
+# A slow policy: it goes on to see all of the town.
+_ACTOR_CRITIC = {"steps": 200, "chunk": 50, "max_episode_steps": 2, "actor_step_size": 1e-4}
 _TOWN = "Probe/OffPolicy-v0"
 _OWN: dict[str, dict[str, Any]] = {
     "stream-q": _STREAM,
     "ppo": _ROLLOUT,
     "gradient-ppo": _ROLLOUT | {"sequence": 16},
+    "stream-ac": _ACTOR_CRITIC,
+    "gradient-ac": _ACTOR_CRITIC,
 }
 RUNS = {
     # The paper's step size is for millions of steps.
@@ -56,8 +60,11 @@ RUNS = {
     "gradient-ppo-continuous": Run(
         "gradient-ppo", "Probe/Continuous-v0", _OWN["gradient-ppo"] | {"max_episode_steps": None}
     ),
+    "gradient-ac-continuous": Run(
+        "gradient-ac", "Probe/Continuous-v0", _ACTOR_CRITIC | {"max_episode_steps": None}
+    ),
 }
-"""Every agent by its name, and one with real numbers for actions."""
+"""Every agent by its name, and two with real numbers for actions."""
 
 
 def trained(run: Run, **changes: Any) -> dict[str, Any]:

@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import Tables
 from eligrad.training import resume, train
@@ -68,8 +70,9 @@ def test_at_every_rename(tmp_path, monkeypatch):
     assert moment == 2 * (1 + 4 * 3 + 1)
 
 
-def test_by_a_signal(tmp_path):
-    run = tmp_path / "run"
+@pytest.mark.parametrize("name", tiny.AGENTS)
+def test_by_a_signal(tmp_path, name):
+    run, agent = tmp_path / "run", tiny.AGENTS[name]()
     program = f"""
 import os, signal
 from eligrad.training import train
@@ -79,14 +82,14 @@ def kill(session):
     if session.step == 200:
         os.kill(os.getpid(), signal.SIGKILL)
 
-train(tiny.agent(), tiny.ENV, out={str(run)!r}, callbacks=[kill], **{OPTIONS})
+train(tiny.AGENTS[{name!r}](), tiny.ENV, out={str(run)!r}, callbacks=[kill], **{OPTIONS})
 """
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", program], cwd=root, env=os.environ)
     assert done.returncode == -signal.SIGKILL
     assert [int(path.stem[-12:]) for path in RunFolder(run).checkpoints()] == [100, 150]
-    resumed = resume(run, agent=tiny.agent(), env=tiny.ENV)
-    undisturbed = train(tiny.agent(), tiny.ENV, **OPTIONS)
+    resumed = resume(run, agent=agent, env=tiny.ENV)
+    undisturbed = train(agent, tiny.ENV, **OPTIONS)
     assert_equal(resumed.state, undisturbed.state)
     assert resumed.episodes.equals(undisturbed.episodes)
     assert tiny.timeless(resumed.chunks).equals(tiny.timeless(undisturbed.chunks))

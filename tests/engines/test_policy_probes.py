@@ -1,4 +1,4 @@
-"""Agents that learn from rollouts solve every probe; told less than the truth, they do not."""
+"""Agents with a policy solve every probe; told less than the truth, they do not."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from eligrad import normalize
+from eligrad.agents import RolloutAgent
 from eligrad.agents.policies import over_batch
-from eligrad.engines import Rollouts
+from eligrad.engines import Rollouts, Runs
 from eligrad.envs import probes
 from tests.agents.test_probes import NUMBER, PROBES, ROWS, AnyProbe
 from tests.engines import tiny_ppo as tiny
@@ -32,7 +33,14 @@ COMMON: dict[str, Any] = {
     "critic_step_size": 0.02,
     "entropy_bonus": 0.001,
 }
-SETTINGS = {"ppo": COMMON, "gradient-ppo": COMMON | {"h_step_size": 0.02, "sequence": 16}}
+# Rewards have noise, and ObGD's steps are as long as κ lets them be.
+STREAM: dict[str, Any] = {"gamma": GAMMA, "entropy_bonus": 0.001, "critic_kappa": 5.0}
+SETTINGS = {
+    "ppo": COMMON,
+    "gradient-ppo": COMMON | {"h_step_size": 0.02, "sequence": 16},
+    "stream-ac": STREAM,
+    "gradient-ac": STREAM,
+}
 
 
 class Lying(AnyProbe):
@@ -67,7 +75,8 @@ LESSONS = {name: (NUMBER[name], np.bool_(False)) for name in PROBES if name != "
 
 def train(agent, env, params, seeds):
     """The agents of all runs, and their states after the last step."""
-    runs = Rollouts(agent, env, params, seeds, 100 + seeds)
+    engine: Any = Rollouts if isinstance(agent, RolloutAgent) else Runs
+    runs = engine(agent, env, params, seeds, 100 + seeds)
     runs.advance(STEPS)
     return runs.agents, runs.state.agent
 
@@ -76,10 +85,14 @@ def train(agent, env, params, seeds):
 @jax.vmap
 def read(agent, state, rows):
     """Values and distributions of one run at raw observations."""
-    seen = normalize.normalize(state.normalizer.observations, rows, clip=10.0)
+    of_rollouts = isinstance(agent, RolloutAgent)
+    seen = normalize.normalize(
+        state.normalizer.observations, rows, clip=10.0 if of_rollouts else None
+    )
     scale = jnp.sqrt(normalize.variance(state.normalizer.rewards.stats) + 1e-8)
-    values = over_batch(agent.critic.apply, 1)(state.networks.critic, seen)[:, 0]
-    return scale * values, over_batch(agent.policy, 1)(state.networks.actor, seen)
+    actor, critic = state.networks[:2] if of_rollouts else (state.actor, state.w)
+    values = over_batch(agent.critic.apply, 1)(critic, seen)[:, 0]
+    return scale * values, over_batch(agent.policy, 1)(actor, seen)
 
 
 @functools.cache
@@ -128,6 +141,8 @@ AGENTS = [
     ("gradient-ppo", "tdrc"),
     nightly("gradient-ppo", "td"),
     nightly("gradient-ppo", "tdc"),
+    ("gradient-ac", "tdrc"),
+    nightly("stream-ac", "td"),
 ]
 
 
@@ -159,7 +174,11 @@ def test_policies_of_gtd2():
 
 @pytest.mark.parametrize(
     ("preset", "rule"),
-    [("gradient-ppo", "tdrc"), nightly("ppo", None), nightly("gradient-ppo", "gtd2")],
+    [
+        ("gradient-ppo", "tdrc"),
+        ("gradient-ac", "tdrc"),
+        *map(nightly, ("ppo", "gradient-ppo", "stream-ac"), (None, "gtd2", "td")),
+    ],
 )
 def test_continuous_actions(preset, rule):
     env = probes.Continuous()

@@ -1,0 +1,292 @@
+"""Streaming actor-critic with eligibility traces: Stream AC(λ) and Gradient AC(λ).
+
+One agent. The actor climbs log π(A|S) along its trace by ObGD, an optimiser that bounds each step
+(Elsayed et al., 2024). The critic is v, which follows a rule: "td" gives Stream AC(λ), "tdrc"
+Gradient AC(λ), whose critic has an h beside it. `registry.py` names them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
+
+from eligrad import normalize, optim, rules
+from eligrad._base import array_checks as check
+from eligrad._base.array_checks import Leaf, Number
+from eligrad.agents import auxiliary
+from eligrad.agents.critic import Critic, columns, follow
+from eligrad.agents.fit import check_network
+from eligrad.agents.network import Network, default_network
+from eligrad.agents.policies import (
+    Policy,
+    SoftplusGaussianPolicy,
+    check_policy,
+    make_policy,
+    networks_of,
+    over_batch,
+)
+from eligrad.agents.protocol import Inspection, Metrics, StreamingAgent, Transition
+from eligrad.agents.streaming import (
+    Normalizer,
+    emptied,
+    init_normalizer,
+    normalize_transition,
+    restart_normalizer,
+)
+
+STATIC = {"static": True}
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class StreamACConfig:
+    """Settings; all numbers are pytree leaves, so that a `vmap` can run over them."""
+
+    lam: Leaf = 0.8
+    """Trace parameter λ of actor and critic, in [0, 1]."""
+    gamma: Leaf = 0.99
+    """Discount."""
+    actor_step_size: Leaf = 1.0
+    """ObGD's step size for the policy, before it is bounded."""
+    critic_step_size: Leaf = 1.0
+    """ObGD's step size for the value function, before it is bounded."""
+    h_scale: Leaf = 1.0
+    """Step size of h, as a multiple of `critic_step_size`."""
+    actor_kappa: Leaf = 3.0
+    """How cautious ObGD is with the policy."""
+    critic_kappa: Leaf = 2.0
+    """How cautious ObGD is with the value function and h."""
+    entropy_bonus: Leaf = 0.01
+    """Weight τ of the policy's entropy."""
+    beta: Leaf = 0.0
+    """Regularisation of h; only a rule that has one, such as tdrc, uses it."""
+    sparsity: Leaf = 0.9
+    """Share of each unit's incoming weights that start at 0."""
+    rule: str = dataclasses.field(default="td", metadata=STATIC)
+    """How the critic moves: td, gtd2, tdc or tdrc."""
+    regularize: rules.Regularize = dataclasses.field(default="parameters", metadata=STATIC)
+    """What β acts on: all parameters of h, those of its head, or its output."""
+    h: auxiliary.H = dataclasses.field(default="network", metadata=STATIC)
+    """What h is: a network of its own, or linear in the features of the critic."""
+
+    def check(self) -> None:
+        """Refuses settings that make no sense, by name. Traced numbers pass unseen."""
+        for name in ("lam", "gamma", "sparsity"):
+            check.within(name, getattr(self, name), 0.0, 1.0)
+        for name in ("actor_step_size", "critic_step_size", "h_scale", "entropy_bonus", "beta"):
+            check.within(name, getattr(self, name), 0.0, math.inf)
+        for name in ("actor_kappa", "critic_kappa"):
+            check.positive(name, getattr(self, name))
+        auxiliary.check_settings(self)
+
+
+class StreamACState(NamedTuple):
+    """All that the agent is at one moment, and so all that a checkpoint holds of it."""
+
+    actor: Any
+    actor_traces: rules.Traces
+    w: Any
+    theta: Any
+    traces: rules.Traces
+    """Of the critic."""
+    optimizer_w: Any
+    optimizer_theta: Any
+    normalizer: Normalizer
+    observation: Float[Array, "..."]
+    """The present observation, normalised."""
+    action: Shaped[Array, "..."]
+    """The action last chosen, as the policy sampled it."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class StreamAC(StreamingAgent):
+    """The agent: pure `init`, `act` and `update` over `StreamACState`."""
+
+    progress_metrics = ("entropy",)
+
+    config: StreamACConfig
+    policy: Policy = dataclasses.field(metadata=STATIC)
+    critic: Network = dataclasses.field(metadata=STATIC)
+    """State values, as a vector of one entry; h has its shape or is linear in its features."""
+
+    @property
+    def _critic(self) -> Critic:
+        c, rule = self.config, rules.get(self.config.rule)
+        rule = dataclasses.replace(rule, traces_w=True)  # of which ObGD has need
+        sizes = (c.critic_step_size, c.h_scale * c.critic_step_size)
+        optimizers = (_obgd(size, c.critic_kappa) for size in sizes)
+        return Critic(self.critic, rule, c, c.lam, *optimizers)
+
+    def init(self, key: PRNGKeyArray, observation: Shaped[Array, "..."]) -> StreamACState:
+        """The state at the first observation, before the first action."""
+        self.config.check()
+        actor_key, critic_key = jax.random.split(key)
+        normalizer, seen = init_normalizer(observation)
+        actor = self.policy.init(actor_key, self.config.sparsity)
+        return StreamACState(
+            actor=actor,
+            actor_traces=rules.TD.init(actor, None),
+            **self._critic.init(critic_key, self.config.sparsity, seen),
+            normalizer=normalizer,
+            observation=seen,
+            action=self.policy(actor, seen).mode(),
+        )
+
+    def act(self, state: StreamACState, key: PRNGKeyArray) -> tuple[StreamACState, Array]:
+        """Samples an action in the present observation."""
+        policy = self.policy(state.actor, state.observation)
+        action = policy.sample(self.policy.noise(key, ()))
+        return state._replace(action=action), self.policy.to_environment(action)
+
+    def update(
+        self, state: StreamACState, transition: Transition, key: PRNGKeyArray
+    ) -> tuple[StreamACState, Metrics]:
+        """One step of learning from the transition that `state.action` led to."""
+        del key
+        c, critic = self.config, self._critic
+        ended = transition.terminated | transition.truncated
+        # The barrier keeps the compiler from normalising again for each of the uses that follow.
+        normalizer, seen = jax.lax.optimization_barrier(
+            normalize_transition(state.normalizer, transition, c.gamma)
+        )
+        discount = jnp.where(transition.terminated, 0.0, jnp.asarray(c.gamma, jnp.float32))
+        observations = (state.observation, seen.next_observation)
+        before, after = (critic.evaluate(state.w, each) for each in observations)
+        learned, metrics = critic.learn(
+            state,
+            (before, jnp.ones_like(before.values)),
+            (after, jnp.ones_like(after.values)),
+            seen.reward,
+            discount,
+            values="state",
+            reset=ended,
+        )
+        delta = metrics["td_error"]
+        gradient, entropy = self._actor_gradient(state, delta)
+        # δ z: TD(λ)'s update, of another function.
+        step, actor_traces = rules.TD.update(
+            state.actor_traces, delta, discount, grad_v_tm1=gradient, lam=c.lam, reset=ended
+        )
+        actor, _ = follow(
+            _obgd(c.actor_step_size, c.actor_kappa), step.w, optax.EmptyState(), state.actor,
+            td_error=delta, trace=actor_traces.w,
+        )  # fmt: skip
+        learned = learned._replace(
+            actor=actor,
+            actor_traces=actor_traces,
+            normalizer=normalizer,
+            observation=seen.observation,
+        )
+        return learned, metrics | {"entropy": entropy}
+
+    def _actor_gradient(
+        self, state: StreamACState, delta: Float[Array, ""]
+    ) -> tuple[PyTree, Float[Array, ""]]:
+        """∇(log π(A|S) + τ sign(δ) entropy) in the policy's parameters; and the entropy.
+
+        The sign makes δ times this raise the entropy whether δ is positive or not.
+        """
+
+        def objective(actor: PyTree) -> tuple[Float[Array, ""], Float[Array, ""]]:
+            policy = self.policy(actor, state.observation)
+            entropy = policy.entropy()
+            weight = self.config.entropy_bonus * jnp.sign(delta)
+            return policy.log_prob(state.action) + weight * entropy, entropy
+
+        return jax.grad(objective, has_aux=True)(state.actor)
+
+    def interrupt(self, state: StreamACState, observation: Shaped[Array, "..."]) -> StreamACState:
+        """Continues in another episode, whose first observation this is; traces end here."""
+        normalizer, seen = restart_normalizer(state.normalizer, observation)
+        return state._replace(
+            traces=emptied(state.traces),
+            actor_traces=emptied(state.actor_traces),
+            normalizer=normalizer,
+            observation=seen,
+        )
+
+    def greedy_action(self, state: StreamACState, observation: Shaped[Array, "..."]) -> Array:
+        """The likeliest action in a raw observation; the statistics are used and not changed."""
+        return self.policy.to_environment(self._policy_in(state, observation).mode())
+
+    def sampled_action(
+        self, state: StreamACState, observation: Shaped[Array, "..."], key: PRNGKeyArray
+    ) -> Array:
+        """An action as in training, in a raw observation."""
+        noise = self.policy.noise(key, ())
+        return self.policy.to_environment(self._policy_in(state, observation).sample(noise))
+
+    def _policy_in(self, state: StreamACState, observation: Shaped[Array, "..."]) -> Any:
+        seen = normalize.normalize(state.normalizer.observations, observation)
+        return self.policy(state.actor, seen)
+
+    def report(self, metrics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The columns of a chunk: TD errors, values, whether h is active, and the mean entropy."""
+        return columns(metrics) | {"entropy": metrics["entropy"].mean(axis=1)}
+
+    def diverged(self, metrics: dict[str, np.ndarray]) -> Bool[np.ndarray, "runs times"]:
+        """Where TD errors are beyond all bounds, or the policy is lost."""
+        return super().diverged(metrics) | np.isnan(metrics["entropy"])
+
+    def remarks(self, columns: dict[str, np.ndarray]) -> list[str]:
+        """Whether the gradient correction was still active in the end."""
+        return auxiliary.remarks(self.config, columns)
+
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuses networks that do not fit."""
+        check_policy(self.policy, observation_space, action_space)
+        check_network("critic", self.critic, observation_space, 1, "the value of a state")
+        auxiliary.check_network(self.config, self.critic)
+
+    def inspect(
+        self, state: StreamACState, observations: Any, actions: Any, rewards: Any
+    ) -> Inspection:
+        """State values and h along an episode."""
+        del actions
+        seen = normalize.normalize(state.normalizer.observations, jnp.asarray(observations))
+
+        def along(function: Any, params: PyTree) -> np.ndarray:
+            values = jax.jit(over_batch(function, 1))(params, seen)
+            return np.asarray(values[:, 0], np.float64)
+
+        values, h = along(self.critic.apply, state.w), None
+        if state.theta is not None:
+            h = along(auxiliary.whole(self.config, self.critic), (state.w, state.theta))[:-1]
+        scaled = normalize.scale_reward(state.normalizer.rewards, jnp.asarray(rewards, jnp.float32))
+        return Inspection(
+            values=values[:-1],
+            next_values=values[1:],
+            h=h,
+            rewards=np.asarray(scaled, np.float64),
+            discount=float(np.asarray(self.config.gamma)),
+            of_actions=False,
+        )
+
+
+def _obgd(step_size: Number, kappa: Number) -> optax.GradientTransformationExtraArgs:
+    return optim.ascend(optim.obgd(step_size, kappa))
+
+
+def make_stream_ac(
+    config: StreamACConfig, observation_space: Any, action_space: Any, network: Any = None
+) -> StreamAC:
+    """The agent for an environment's spaces, with the default networks unless some are given.
+
+    Args:
+        config: the settings.
+        observation_space: of the environment.
+        action_space: of the environment.
+        network: a pair of your own, (policy, critic), or None.
+    """
+    make = functools.partial(default_network, tuple(observation_space.shape))
+    policy, critic = networks_of(network, lambda: make(1))
+    return StreamAC(config, make_policy(action_space, policy, make, SoftplusGaussianPolicy), critic)
