@@ -91,7 +91,7 @@ bench: setup
 	$(BIN)/python -m benchmarks.rules_cost
 	$(BIN)/python -m benchmarks.minatar_speed
 	$(BIN)/python -m benchmarks.streaming_engines
-	$(BIN)/python -m benchmarks.ppo_speed
+	$(BIN)/python -m benchmarks.mujoco_speed
 
 # Writes down the versions that are installed, without saying where they came from.
 lock: setup
