@@ -9,6 +9,8 @@ import numpy as np
 
 MOST_STEPS = 2**31 - 1
 """The largest number of steps, and the largest seed: a 32-bit integer."""
+MOST_RUNS = 100_000
+"""Runs that one command may train: more are a mistake, and would fill the memory."""
 
 
 def whole_number(name: str, value: Any, *, typed: bool = False) -> int:

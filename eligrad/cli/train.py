@@ -269,7 +269,7 @@ def main(arguments: list[str]) -> int:
     except (ValueError, TypeError, ImportError, *_FAULTS) as error:
         if debug:
             raise
-        print(f"eligrad train: {error}", file=sys.stderr)
+        print(f"eligrad train: {str(error) or repr(error)}", file=sys.stderr)
         return 2
 
 
@@ -310,7 +310,7 @@ def _run(command: Train) -> int:
     except _FAULTS as error:
         if command.debug:
             raise
-        print(f"eligrad train: {error}", file=sys.stderr)
+        print(f"eligrad train: {str(error) or repr(error)}", file=sys.stderr)
         elsewhere = isinstance(error, (FileExistsError, RunInUseError))
         if not elsewhere and (folder / "config.json").is_file():
             print("to continue from the last checkpoint, once the cause is fixed:", file=sys.stderr)

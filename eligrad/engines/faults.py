@@ -20,7 +20,7 @@ class Diverged(RuntimeError):
 
 
 def step_failed(
-    error: Exception, env: HostEnvironment, action: np.ndarray, step: int
+    error: BaseException, env: HostEnvironment, action: np.ndarray, step: int
 ) -> RuntimeError:
     """The error to raise where a step of the environments raised `error`."""
     if np.issubdtype(action.dtype, np.floating) and not np.isfinite(action).all():
@@ -44,7 +44,7 @@ def chunk_failed(error: Exception, env_name: str, steps: tuple[int, int]) -> Run
     return EnvironmentFault(f"the program failed {where}: {last}")
 
 
-def _out_of_memory(error: Exception, where: str) -> OutOfMemory:
+def _out_of_memory(error: BaseException, where: str) -> OutOfMemory:
     return OutOfMemory(
         f"out of memory {where}; fewer seeds, or smaller networks, need less ({error})"
     )

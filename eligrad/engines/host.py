@@ -117,7 +117,7 @@ class HostRuns(HostEngine):
         """Steps the environments; an error says in which step."""
         try:
             return self._copies.step(action)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise step_failed(error, self.env, action, step) from error
 
     def interrupt(self, env_seeds: np.ndarray) -> None:

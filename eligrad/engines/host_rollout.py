@@ -170,7 +170,7 @@ class HostRollouts(HostEngine):
                 space: Any = self.env.action_space
                 idle = np.clip(np.nan_to_num(action, nan=0.0), space.low, space.high)
                 return self._copies.step(idle)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             step = int(self._state.step[0]) + self._envs * (time + 1)
             raise step_failed(error, self.env, action, step) from error
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
+import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
@@ -119,6 +121,7 @@ class Multiprocess(HostEngine):
             member.join(timeout=10)
             if member.is_alive():
                 member.kill()
+                member.join()
 
     def _ask(self, request: str, argument: Any = None) -> list[Any]:
         """Sends a call to all processes and waits for them; a list has a part for each."""
@@ -158,6 +161,7 @@ def _jax_settings() -> dict[str, Any]:
 
 def _work(pipe: Connection, make: Callable[[], Engine], jax_settings: dict[str, Any]) -> None:
     """One process: makes the engine, then does what is asked until the pipe is closed."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     for name, value in jax_settings.items():
         jax.config.update(name, value)
     engine: Any = None
@@ -178,6 +182,14 @@ def _work(pipe: Connection, make: Callable[[], Engine], jax_settings: dict[str, 
             break
     if engine is not None:
         engine.close()
+
+
+def _end_with_parent() -> None:
+    """Ends this process when its parent has ended, even in an environment that hangs."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _answer(engine: Any, request: str, argument: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from eligrad._base.checks import MOST_STEPS, whole_number
+from eligrad._base.checks import MOST_RUNS, MOST_STEPS, whole_number
 from eligrad._base.errors import DamagedFileError, UnknownName
 from eligrad._base.files import LARGEST, read_json, regular_size
 
@@ -147,9 +147,13 @@ def grown(plan: Plan, steps: int | float) -> Plan:
 
 def each_seed(seeds: Any) -> list[int]:
     """Returns the seeds 0, 1, … for a number of runs, or the seeds in a list."""
-    if isinstance(seeds, Sequence | np.ndarray) and np.ndim(seeds):
-        return [operator.index(seed) for seed in seeds]
-    return list(range(whole_number("seeds", seeds)))
+    if isinstance(seeds, np.ndarray):
+        seeds = seeds.tolist()
+    if isinstance(seeds, str) or not isinstance(seeds, Sequence):
+        seeds = range(whole_number("seeds", seeds))
+    if len(seeds) > MOST_RUNS:
+        raise ValueError(f"there are {len(seeds):,} seeds; up to {MOST_RUNS:,} are accepted")
+    return [operator.index(seed) for seed in seeds]
 
 
 def env_seeds(seeds: Sequence[int], begun_at: int = 0) -> np.ndarray:

@@ -43,12 +43,10 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eligrad._base.checks import MOST_STEPS
+from eligrad._base.checks import MOST_RUNS, MOST_STEPS
 from eligrad._base.errors import UnknownName
 from eligrad.envs.names import module_of
 
-MOST_RUNS = 100_000
-"""The most runs of a sweep: more are a mistake, and would fill the memory."""
 MOST_BYTES = 2**24
 """The largest TOML file."""
 _DISTRIBUTIONS = ("uniform", "log_uniform", "choice")

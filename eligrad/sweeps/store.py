@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import errno
 import itertools
 import os
 import shutil
@@ -169,8 +170,20 @@ class Store:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Within this context no other process claims or finishes a job; for moments only."""
-        with filelock.FileLock(self.path / ".lock"):
+        lock = filelock.FileLock(self.path / ".lock")
+        try:
+            lock.acquire()
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
+            raise OSError(
+                f"the disk of {self.path} has no file locks, which the store of a sweep needs "
+                f"({error.strerror}); choose a folder on another disk"
+            ) from error
+        try:
             yield
+        finally:
+            lock.release()
 
     def tidy(self) -> None:
         """Removes what processes that died have left: jobs that are finished or half removed."""
@@ -257,7 +270,8 @@ class Store:
             # Gone at once for others, whatever happens while its files are removed.
             shutil.rmtree(folder.rename(folder.with_name(f".{job}.removed")))
         lock.release()
-        (self.path / JOBS / f"{job}.lock").unlink()
+        # A lock on a disk without flock removes its file itself.
+        (self.path / JOBS / f"{job}.lock").unlink(missing_ok=True)
 
     def _is_locked(self, job: str) -> bool:
         lock = self._lock(job)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import faulthandler
 import json
 import os
 import shutil
@@ -31,6 +32,8 @@ from eligrad.sweeps.store import Claim, Store
 from eligrad.sweeps.task import Task, TaskResult
 from eligrad.training import Interrupted, resume, train
 
+PATIENCE = 300.0
+"""Seconds in which a worker must have saved and ended after the end of its driver."""
 LONGEST = 20_000
 """Characters of a traceback that are kept."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -174,6 +177,8 @@ def _stop_with_the_driver() -> None:
     # Not sys.stdin, whose lock this thread would still hold when the interpreter ends.
     while os.read(0, 1024):
         pass
+    # An environment that hangs would keep the job locked.
+    faulthandler.dump_traceback_later(PATIENCE, exit=True)
     os.kill(os.getpid(), signal.SIGTERM)
 
 

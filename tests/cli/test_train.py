@@ -67,6 +67,7 @@ def test_every_agent_has_its_own_defaults():
             "unknown option '--n-steps'; here that is '--rollout'",
         ),
         (["qrc", "Probe/Trace-v0", "--sink", "wandb"], "here that is '--logger'"),
+        (["qrc", "Probe/Trace-v0", "--seeds", "1e9"], "there are 1,000,000,000 seeds; up to"),
         (["--resume", "nowhere"], "nowhere is not a run folder"),
     ],
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -196,6 +198,25 @@ def test_a_store_that_an_earlier_version_began_goes_on_in_the_present_format(tmp
     train_runs(WANTED, store.path, Inline(workers=1))
     assert json.loads((store.path / "store.json").read_text())["format"] == 2
     assert len(outcomes(store.path)) == 3 + 2
+
+
+@pytest.mark.filterwarnings("ignore:flock not supported")
+@pytest.mark.usefixtures("quick_training")
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_disk_without_file_locks(tmp_path, monkeypatch, number):
+    """Where the system has no flock at all, locks are files; else the store is refused."""
+
+    def flock(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    if number == errno.ENOSYS:
+        report = train_runs(WANTED, tmp_path / "store", Inline())
+        assert (report.failures, report.unfinished) == ({}, 0)
+        assert list((tmp_path / "store" / "jobs").iterdir()) == []
+    else:
+        with pytest.raises(OSError, match="store has no file locks, which the store of a sweep"):
+            train_runs(WANTED, tmp_path / "store", Inline())
 
 
 @pytest.mark.parametrize("name", ["runs", "jobs", "failures", "logs"])

@@ -6,6 +6,8 @@ import dataclasses
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -15,11 +17,13 @@ import pytest
 from eligrad.runs.folder import RunFolder
 from eligrad.sweeps import store as stores
 from eligrad.sweeps.driver import run_sweep, train_runs
+from eligrad.sweeps.executors import local
 from eligrad.sweeps.executors.local import LocalExecutor
+from eligrad.sweeps.jobs import Job
 from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.spec import read_spec
 from eligrad.sweeps.store import Store
-from eligrad.sweeps.task import TaskResult
+from eligrad.sweeps.task import Task, TaskResult
 from tests.sweeps.small_sweeps import Inline, outcomes, quick_training, small
 
 __all__ = ["quick_training"]
@@ -91,6 +95,71 @@ def test_two_sweeps_at_once_and_a_worker_is_killed(spec, tmp_path, expected):
     assert list((store / "jobs").iterdir()) == list((store / "failures").iterdir()) == []
     # One job of two runs twice, the other one once.
     assert runs_begun(store) == 2 * 2 + 2
+
+
+HANGS = """
+import signal, threading, time
+from eligrad.sweeps import worker
+worker.PATIENCE = 0.5
+signal.signal(signal.SIGTERM, lambda *_: None)
+threading.Thread(target=worker._stop_with_the_driver, daemon=True).start()
+time.sleep(600)
+"""
+
+
+def test_a_worker_that_hangs_ends_after_its_driver():
+    """Else its job would stay locked for ever."""
+    command, closed = [sys.executable, "-c", HANGS], subprocess.DEVNULL
+    done = subprocess.run(command, stdin=closed, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert 'File "<string>", line 7 in <module>' in done.stderr
+
+
+SLEEPS = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, signal.{action})
+sys.stdin.readline()
+print("ready", file=sys.stderr, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("action", ["SIG_DFL", "SIG_IGN"])
+def test_no_process_and_no_open_file_is_left(tmp_path, monkeypatch, action):
+    """After Ctrl-C, whether workers listen or not."""
+    program = SLEEPS.format(action=action)
+    monkeypatch.setattr(local, "_PYTHON", (sys.executable, "-c", program))
+    store = Store(tmp_path / "store").create()
+    files = sorted(os.listdir("/proc/self/fd"))
+    executor = LocalExecutor(2)
+    for run in resolve(small(seeds=1)):
+        executor.start(Task(str(store.path), Job((run,))))
+    processes = [process.popen.pid for process in executor._running]
+    logs = list((store.path / "logs").iterdir())
+    while [log.read_text() for log in logs] != ["ready\n"] * 2:
+        time.sleep(0.01)
+    executor.stop()
+    ended = []
+    while action == "SIG_DFL" and len(ended) < 2:
+        ended += executor.poll()
+    assert [result.status for _, result in ended] == ["stopped"] * len(ended)
+    executor.close()
+    assert not [each for each in processes if os.path.exists(f"/proc/{each}")]
+    assert sorted(os.listdir("/proc/self/fd")) == files
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("leaves", ["os._exit(3)", "sys.exit(3)"])
+def test_a_program_that_leaves_the_process(tmp_path, leaves):
+    """Both runs are tried again, each alone, and then given up with the reason."""
+    text = SPEC.replace(
+        "    small_sweeps.PAUSE", f"    import os; {leaves}\n    small_sweeps.PAUSE"
+    )
+    (tmp_path / "spec.py").write_text(text.replace('["sgd", "adam"]', '["sgd"]'))
+    report = run_sweep(tmp_path / "spec.py", tmp_path / "store", executor=LocalExecutor(1))
+    assert len(report.failures) == 2
+    for reason in report.failures.values():
+        assert "the worker ended with exit code 3" in reason
 
 
 class Instant(Inline):

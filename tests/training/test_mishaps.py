@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import subprocess
 
@@ -32,6 +33,7 @@ class Jams(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
     age = 0
+    error: BaseException
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -40,12 +42,14 @@ class Jams(gymnasium.Env):
     def step(self, action):
         self.age += 1
         if self.age == 57:
-            raise OSError("the joint is jammed")
+            raise self.error
         return np.full(2, self.age % 5, np.float32), 1.0, self.age % 5 == 0, False, {}
 
 
-def test_a_simulator_that_raises(tmp_path):
-    message = r"'Jams' raised at step 57: OSError\('the joint is jammed'\)"
+@pytest.mark.parametrize("error", [OSError("the joint is jammed"), SystemExit(0)])
+def test_a_simulator_that_raises(tmp_path, monkeypatch, error):
+    monkeypatch.setattr(Jams, "error", error, raising=False)
+    message = re.escape(f"'Jams' raised at step 57: {error!r}")
     env = GymnasiumEnvironment(Jams)
     agent = tiny.agent(observations=2)
     with pytest.raises(EnvironmentFault, match=message):
