@@ -42,7 +42,7 @@ def test_unknown_problem_names_the_nearest():
 def test_the_example_of_the_package_runs(capsys):
     """Taken from the docstring itself, so that it cannot rot."""
     text = problems.__doc__ or ""
-    block = re.search(r"few lines::\n\n(.*?)\n\nThe conventions", text, re.DOTALL)
+    block = re.search(r"few lines:\n\n(.*?)\n\nThe conventions", text, re.DOTALL)
     assert block is not None
     lines = [line.removeprefix("    ") for line in block.group(1).split("\n")]
     scope: dict = {}
