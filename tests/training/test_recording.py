@@ -229,23 +229,29 @@ def test_pictures_of_gymnasium_belong_to_their_steps():
     np.testing.assert_array_equal(short.td_errors, recording.td_errors[:4])
 
 
-@pytest.mark.parametrize("preset", [pytest.param("ppo", marks=pytest.mark.nightly), "gradient-ppo"])
+@pytest.mark.parametrize(
+    "preset", [pytest.param("ppo", marks=pytest.mark.nightly), "gradient-ppo", "gradient-ac"]
+)
 def test_values_h_and_errors_of_states(preset, tmp_path):
-    settings = tiny_ppo.SETTINGS[preset]
+    settings = tiny_ppo.SETTINGS.get(preset, {})
     result = train(preset, PAINTED, steps=64, seeds=2, out=tmp_path / "run", **settings)
     recording = record_episode(tmp_path / "run", seed=1)
     state = one(result.state.agent, 1)
-    seen = normalised(state.normalizer.observations, recording.observations, clip=10.0)
-    v = outputs(result.agent.critic, state.networks.critic, seen)[:, 0]
+    if preset == "gradient-ac":
+        w, theta, clip = state.w, state.theta, np.inf
+    else:
+        (_, w, theta), clip = state.networks, 10.0
+    seen = normalised(state.normalizer.observations, recording.observations, clip=clip)
+    v = outputs(result.agent.critic, w, seen)[:, 0]
     np.testing.assert_allclose(recording.values, v[:-1], rtol=1e-4, atol=1e-5)
     following = 0.99 * v[1:]
     following[-1] *= not recording.terminated
-    delta = scaled(state, recording.rewards, clip=10.0) + following - v[:-1]
+    delta = scaled(state, recording.rewards, clip=clip) + following - v[:-1]
     np.testing.assert_allclose(recording.td_errors, delta, rtol=1e-4, atol=1e-5)
     if preset == "ppo":
         assert recording.auxiliary is None
     else:
-        h = outputs(result.agent.critic, state.networks.auxiliary, seen)[:-1, 0]
+        h = outputs(result.agent.critic, theta, seen)[:-1, 0]
         np.testing.assert_allclose(recording.auxiliary, h, rtol=1e-4, atol=1e-6)
     assert not recording.of_actions
 
