@@ -29,7 +29,8 @@ from eligrad.runs.config import CHUNK, Plan, chunk_for, each_seed, grown
 from eligrad.runs.summary import best_run
 from eligrad.training import Callback, Session, prepare, saved
 from eligrad.training.build import environment_of
-from eligrad.training.evaluation import LIMIT, choose, evaluate
+from eligrad.training.evaluation import LIMIT, evaluate
+from eligrad.training.playing import choose
 
 Env = str | Environment | HostEnvironment | Callable[..., Any]
 L = TypeVar("L", bound="Learner")

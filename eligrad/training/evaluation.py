@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Any
 
@@ -12,20 +13,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from eligrad._base.checks import whole_number
 from eligrad.agents.protocol import Agent
+from eligrad.engines.dispatch import split_step_key
 from eligrad.engines.stream import spread
 from eligrad.envs import Environment, HostEnvironment
 from eligrad.envs.core import step_autoreset
-from eligrad.runs.config import env_seeds
+from eligrad.training.playing import Episodes, HostEpisodes, choose, play
 
 LIMIT = 100_000
 """Steps after which an episode that does not end is left, unless told otherwise."""
-
-
-def choose(agent: Agent, state: Any, observation: Any, key: PRNGKeyArray, greedy: bool) -> Array:
-    """What one agent does in one raw observation."""
-    if greedy:
-        return agent.greedy_action(state, observation)
-    return agent.sampled_action(state, observation, key)
 
 
 def evaluate(
@@ -45,17 +40,21 @@ def evaluate(
     episode that does not end is left after `max_steps`, its return so far counted.
     """
     episodes, max_steps = whole_number("episodes", episodes), whole_number("max_steps", max_steps)
+    runs = len(jax.tree.leaves(states)[0])
+    agents = spread(agent, runs)
     if isinstance(env, HostEnvironment):
-        return _in_gymnasium(agent, env, states, episodes, seed, greedy, max_steps)
+        choose_all = jax.jit(jax.vmap(functools.partial(choose, greedy=greedy)))
+        with contextlib.closing(HostEpisodes(env, runs, seed)) as playing:
+            act = functools.partial(choose_all, agents, states)
+            return _count(act, playing, runs, episodes, max_steps)
     params = env.default_params() if params is None else params
     keys = jax.random.split(jax.random.key(seed), episodes)
 
-    def play(run: tuple[Agent, Any]) -> Float[Array, " episodes"]:
+    def returns(run: tuple[Agent, Any]) -> Float[Array, " episodes"]:
         one = functools.partial(_episode, run[0], env, params, greedy, max_steps, run[1])
         return jax.vmap(one)(keys)
 
-    agents = spread(agent, len(jax.tree.leaves(states)[0]))
-    return np.asarray(jax.jit(functools.partial(jax.lax.map, play))((agents, states)))
+    return np.asarray(jax.jit(functools.partial(jax.lax.map, returns))((agents, states)))
 
 
 def _episode(
@@ -71,7 +70,7 @@ def _episode(
 
     def step(carry: Any) -> Any:
         number, _, env_state, observation, total = carry
-        act_key, env_key = jax.random.split(jax.random.fold_in(key, number))
+        act_key, env_key = split_step_key(key, number)
         action = choose(agent, state, observation, act_key, greedy)
         reached = step_autoreset(env, env_key, env_state, action, params)
         ended = reached.terminated | reached.truncated
@@ -86,42 +85,25 @@ def _episode(
     return jax.lax.while_loop(goes_on, step, begun)[-1]
 
 
-def _in_gymnasium(
-    agent: Agent,
-    env: HostEnvironment,
-    states: Any,
-    episodes: int,
-    seed: int,
-    greedy: bool,
-    max_steps: int,
-) -> np.ndarray:
-    """One copy for each run, stepped together until every run has its episodes.
+def _count(
+    act: Any, playing: Episodes, runs: int, episodes: int, max_steps: int
+) -> Float[np.ndarray, "runs episodes"]:
+    """Returns of so many episodes of each run, stepped together until every run has its own.
 
     Copies are begun anew all at once or not at all. A run that left an episode waits therefore
     until the others have theirs, or have left one as well: so that none is broken off for another.
     """
-    runs = len(jax.tree.leaves(states)[0])
-    agents = spread(agent, runs)
-    act = jax.jit(jax.vmap(functools.partial(choose, greedy=greedy)))
     returns: list[list[float]] = [[] for _ in range(runs)]
-    with env.open(runs) as copies:
-        key, number, first_seed = jax.random.key(seed), 0, seed
-        while min(map(len, returns)) < episodes:
-            seeds = env_seeds([first_seed + run for run in range(runs)])
-            observation = copies.reset([int(each) for each in seeds])
-            total, length, left = np.zeros(runs), np.zeros(runs, int), np.zeros(runs, bool)
-            while any(not left[run] and len(returns[run]) < episodes for run in range(runs)):
-                number += 1
-                keys = jax.random.split(jax.random.fold_in(key, number), runs)
-                reached = copies.step(
-                    np.asarray(act(agents, states, jnp.asarray(observation), keys))
-                )
-                observation, total, length = reached.observation, total + reached.reward, length + 1
-                ended = reached.terminated | reached.truncated
-                over = ~left & (ended | (length == max_steps))
-                for run in np.flatnonzero(over):
-                    returns[run].append(float(total[run]))
-                left |= over & ~ended
-                total, length = np.where(over, 0.0, total), np.where(over, 0, length)
-            first_seed += runs
+    while min(map(len, returns)) < episodes:
+        total, length, left = np.zeros(runs), np.zeros(runs, int), np.zeros(runs, bool)
+        for _, reached, _ in play(act, playing, playing.reset()):
+            total, length = total + reached.reward, length + 1
+            ended = reached.terminated | reached.truncated
+            over = ~left & (ended | (length == max_steps))
+            for run in np.flatnonzero(over):
+                returns[run].append(float(total[run]))
+            left |= over & ~ended
+            total, length = np.where(over, 0.0, total), np.where(over, 0, length)
+            if all(left[run] or len(returns[run]) >= episodes for run in range(runs)):
+                break
     return np.array([each[:episodes] for each in returns], np.float32)

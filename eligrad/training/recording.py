@@ -5,24 +5,20 @@ Nothing is learned and no statistic moves: every number is that of the agent as 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-import traceback
-from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray, Shaped, UInt8
+from jaxtyping import Array, Float, Shaped, UInt8
 
 from eligrad._base.checks import whole_number
 from eligrad.agents.protocol import Agent
 from eligrad.envs import Environment, HostEnvironment
-from eligrad.envs.core import step_autoreset
-from eligrad.runs.config import env_seeds
-from eligrad.training.evaluation import choose
+from eligrad.training.playing import HostEpisodes, JaxEpisodes, choose, play
 from eligrad.training.saved import Which, read_agent
 
 MAX_STEPS = 500
@@ -112,28 +108,30 @@ def record(
     max_steps = whole_number("max_steps", max_steps)
     if not 0 <= episode < 2**31:
         raise ValueError(f"episode is {episode}; a number from 0 to 2³¹ - 1 is accepted")
-    if isinstance(env, HostEnvironment):
-        playing: _Episode = _HostEpisode(env, episode)
-    else:
-        playing = _JaxEpisode(env, params, episode)
-    act = jax.jit(functools.partial(choose, greedy=greedy))
-    try:
-        observations, frames = [playing.reset()], [playing.frame()]
+    choose_one = jax.jit(functools.partial(choose, agent, state, greedy=greedy))
+    playing = (
+        HostEpisodes(env, 1, episode)
+        if isinstance(env, HostEnvironment)
+        else JaxEpisodes(env, params, episode)
+    )
+
+    def act(observations: np.ndarray, keys: Array) -> Array:
+        return choose_one(observations[0], keys[0])[None]
+
+    with contextlib.closing(playing):
+        first = playing.reset()
+        observations, frames = [first[0]], [playing.frame()]
         actions, rewards = [], list[float]()
         terminated = truncated = False
-        while True:
-            # One more action than is taken: SARSA bootstraps from it.
-            key = playing.act_key(len(rewards) + 1)
-            actions.append(np.asarray(act(agent, state, jnp.asarray(observations[-1]), key)))
-            if terminated or truncated or len(rewards) == max_steps:
-                break
-            reached = playing.step(len(rewards) + 1, actions[-1])
-            terminated, truncated = reached.terminated, reached.truncated
-            rewards.append(reached.reward)
-            observations.append(reached.observation)
+        for action, reached, following in play(act, playing, first):
+            observations.append(reached.next_observation[0])
             frames.append(playing.frame())
-    finally:
-        playing.close()
+            actions.append(action[0])
+            rewards.append(float(reached.reward[0]))
+            terminated, truncated = bool(reached.terminated[0]), bool(reached.truncated[0])
+            if terminated or truncated or len(rewards) == max_steps:
+                actions.append(following[0])  # not taken, but SARSA bootstraps from it
+                break
     seen, taken, got = np.stack(observations), np.stack(actions), np.array(rewards)
     recording = Recording(
         title=title or env.name,
@@ -168,123 +166,3 @@ def _action_names(env: Environment | HostEnvironment) -> tuple[str, ...]:
     inner = getattr(env, "env", env)
     names = ("noop", "left", "up", "right", "down", "fire")
     return tuple(names[action] for action in inner.actions) if isinstance(inner, Game) else ()
-
-
-class _Reached(NamedTuple):
-    observation: np.ndarray
-    """Where the action led, also at an end."""
-    reward: float
-    terminated: bool
-    truncated: bool
-
-
-class _Episode(ABC):
-    """An episode under way. Random numbers are those of `evaluate`; steps count from 1."""
-
-    @abstractmethod
-    def reset(self) -> np.ndarray: ...
-
-    @abstractmethod
-    def act_key(self, number: int) -> PRNGKeyArray: ...
-
-    @abstractmethod
-    def step(self, number: int, action: np.ndarray) -> _Reached: ...
-
-    @abstractmethod
-    def frame(self) -> np.ndarray: ...
-
-    @abstractmethod
-    def close(self) -> None: ...
-
-
-class _JaxEpisode(_Episode):
-    def __init__(self, env: Environment, params: Any, episode: int) -> None:
-        self._env, self._params = env, env.default_params() if params is None else params
-        self._key = jax.random.split(jax.random.key(episode), 1)[0]
-        self._keys = jax.jit(lambda n: jax.random.split(jax.random.fold_in(self._key, n)))
-        self._step = jax.jit(functools.partial(step_autoreset, env))
-
-    def reset(self) -> np.ndarray:
-        key = jax.random.fold_in(self._key, 0)
-        self._state, observation = jax.jit(self._env.reset)(key, self._params)
-        return np.asarray(observation)
-
-    def act_key(self, number: int) -> PRNGKeyArray:
-        return self._keys(number)[0]
-
-    def step(self, number: int, action: np.ndarray) -> _Reached:
-        key = self._keys(number)[1]
-        reached = self._step(key, self._state, jnp.asarray(action), self._params)
-        # The one that the action led to: after an end the picture is of that, and no step follows.
-        self._state, observation = reached.next_state, np.asarray(reached.next_observation)
-        return _Reached(
-            observation, float(reached.reward), bool(reached.terminated), bool(reached.truncated)
-        )
-
-    def frame(self) -> np.ndarray:
-        picture = self._env.render(self._state, self._params)
-        return _picture(self._env.name, picture if picture is None else np.asarray(picture))
-
-    def close(self) -> None:
-        pass
-
-
-class _HostEpisode(_Episode):
-    def __init__(self, env: HostEnvironment, episode: int) -> None:
-        self._name = env.name
-        self._copies = env.open(1)
-        self._seed = int(env_seeds([episode])[0])
-        self._key = jax.random.key(episode)
-        self._frame: np.ndarray | None = None
-        self._ended = False
-
-    def reset(self) -> np.ndarray:
-        return self._copies.reset([self._seed])[0]
-
-    def act_key(self, number: int) -> PRNGKeyArray:
-        return jax.random.split(jax.random.fold_in(self._key, number), 1)[0]
-
-    def step(self, number: int, action: np.ndarray) -> _Reached:
-        del number
-        reached = self._copies.step(action[None])
-        terminated, truncated = bool(reached.terminated[0]), bool(reached.truncated[0])
-        self._ended = terminated or truncated
-        return _Reached(
-            reached.next_observation[0], float(reached.reward[0]), terminated, truncated
-        )
-
-    def frame(self) -> np.ndarray:
-        if self._ended and self._frame is not None:
-            return self._frame
-        try:
-            frame = self._copies.render()[0]
-        # Gymnasium's own errors, a simulator's, those of a missing screen: they share no class.
-        except Exception as error:
-            raise ValueError(f"{self._name!r} cannot be drawn: {error}{_advice(error)}") from error
-        self._frame = _picture(self._name, frame)
-        return self._frame
-
-    def close(self) -> None:
-        self._copies.close()
-
-
-def _picture(name: str, frame: Any) -> np.ndarray:
-    """What an environment rendered, if that can be shown."""
-    if not (isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[2] == 3):
-        what = "nothing" if frame is None else getattr(frame, "shape", type(frame).__name__)
-        raise ValueError(
-            f"{name!r} cannot be drawn: it renders {what}; an array of shape (height, width, 3) is "
-            'accepted, from render(state, params) in JAX, from render_mode="rgb_array" in Gymnasium'
-        )
-    return frame.astype(np.uint8)
-
-
-def _advice(error: Exception) -> str:
-    """What to do where MuJoCo finds nothing to draw with: its own words do not tell."""
-    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-    if not any("mujoco" in file for file in files):
-        return ""
-    return (
-        ". MuJoCo draws by OpenGL: on a machine without a screen set the environment variable "
-        "MUJOCO_GL to egl (a library that comes with graphics drivers and Mesa) or to osmesa"
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import NamedTuple
 
 import jax
@@ -17,6 +18,7 @@ from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box, Discrete
 from eligrad.training import evaluation, saved, train
 from eligrad.training.callbacks import EvaluateEvery
+from eligrad.training.playing import HostEpisodes, JaxEpisodes, play
 from tests.engines import tiny
 from tests.envs.tiny import Counter
 
@@ -65,6 +67,23 @@ def test_an_episode_that_was_left_is_not_gone_on_with():
     returns = evaluation.evaluate(agent, counters(2, 100), states, episodes=3, max_steps=4)
     # 10, 20, ... and the action, 0 or 1, for each step.
     np.testing.assert_array_equal(returns // 10 * 10, [[30, 60, 30], [100, 100, 100]])
+
+
+@pytest.mark.parametrize("kind", ["jax", "gymnasium"])
+def test_actions_are_for_where_the_next_step_begins(kind):
+    """After an end that is the next episode, and not where the last action led."""
+    in_jax = kind == "jax"
+    episodes = JaxEpisodes(Job(), None, 0) if in_jax else HostEpisodes(counters(2), 1, 0)
+
+    def at_the_beginning(observation, keys):
+        assert keys.shape == (1,)
+        return jnp.asarray(observation[:, 1] == 0, jnp.int32)
+
+    steps = list(itertools.islice(play(at_the_beginning, episodes, episodes.reset()), 4))
+    episodes.close()
+    assert [int(action[0]) for action, _, _ in steps] == [1, 0, 1, 0]
+    assert [int(following[0]) for _, _, following in steps] == [0, 0, 0, 0]
+    assert [int(reached.next_observation[0, 1]) for _, reached, _ in steps] == [1, 2, 1, 2]
 
 
 def test_an_endless_episode_in_jax_is_left_too():
