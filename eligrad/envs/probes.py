@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, PRNGKeyArray
 
+from eligrad._base.checks import whole_number
 from eligrad.envs.core import Environment, State, Step
 from eligrad.envs.spaces import Box, Discrete
 
@@ -207,8 +208,7 @@ class Trace(_OneHot[Int32[Array, ""]]):
     name = "Probe/Trace-v0"
 
     def __init__(self, length: int = 10) -> None:
-        if length < 1:
-            raise ValueError(f"length is {length}; an integer of at least 1 is accepted")
+        length = whole_number("length", length)
         super().__init__(1 + 2 * length)
         self.length = length
         self.optimal_actions = (1,) + 2 * length * (None,)

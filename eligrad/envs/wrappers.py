@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int32, PRNGKeyArray, Shaped
 
+from eligrad._base.checks import whole_number
 from eligrad.envs.core import Environment, Step
 
 
@@ -27,10 +28,8 @@ class TimeLimit(Environment[TimeLimitState]):
     """
 
     def __init__(self, env: Environment, max_steps: int) -> None:
-        if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1:
-            raise ValueError(f"max_steps is {max_steps!r}; an integer of at least 1 is accepted")
         self.env = env
-        self.max_steps = max_steps
+        self.max_steps = whole_number("max_steps", max_steps)
         self.name = env.name
         self.observation_space = env.observation_space
         self.action_space = env.action_space

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from eligrad._base.checks import whole_number
 from eligrad.problems.mdp import FiniteMDP, Policy
 
 
@@ -64,8 +65,7 @@ def sample(
         policy: which of the two policies acts.
         state: where to begin; by default as `mdp.start` says.
     """
-    if num_steps < 1:
-        raise ValueError(f"num_steps is {num_steps}; a number that is at least 1 is accepted")
+    num_steps = whole_number("num_steps", num_steps)
     start_key, steps_key = jax.random.split(key)
     first = initial_state(mdp, start_key) if state is None else state
     # All random numbers at once, outside the loop: it compiles and runs several times faster.

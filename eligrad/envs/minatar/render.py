@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from eligrad._base.checks import whole_number
 from eligrad.envs.minatar import GAMES, Game
 
 
@@ -30,8 +31,7 @@ def render(
 
     Each cell becomes `scale` × `scale` pixels.
     """
-    if scale < 1:
-        raise ValueError(f"scale is {scale}; a whole number of at least 1 is accepted")
+    scale = whole_number("scale", scale)
     lit = np.asarray(observation)
     channels = lit.shape[-1]
     top: Int[np.ndarray, ...] = np.max(lit * np.arange(1, channels + 1), axis=-1)

@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from jaxtyping import Shaped
 
-from eligrad._base.checks import true_or_false
+from eligrad._base.checks import true_or_false, whole_number
 from eligrad._base.errors import UnknownName
 from eligrad._base.optional import import_optional, missing_package
 from eligrad.envs.adapters.gymnasium.encoding import NotSerializable
@@ -50,8 +50,8 @@ class GymnasiumEnvironment(HostEnvironment):
         max_episode_steps: int | None = None,
         **options: Any,
     ) -> None:
-        if max_episode_steps is not None and max_episode_steps < 1:
-            raise ValueError(f"max_episode_steps is {max_episode_steps}; at least 1 is accepted")
+        if max_episode_steps is not None:
+            max_episode_steps = whole_number("max_episode_steps", max_episode_steps)
         if isinstance(source, gymnasium.Env) or not (isinstance(source, str) or callable(source)):
             raise TypeError(
                 f"source is {source!r}; an id, or a class or function that builds an environment "
@@ -75,8 +75,7 @@ class GymnasiumEnvironment(HostEnvironment):
 
     def open(self, num_copies: int) -> HostCopies:
         """Opens `num_copies` of the environment."""
-        if num_copies < 1:
-            raise ValueError(f"num_copies is {num_copies}; at least 1 is accepted")
+        num_copies = whole_number("num_copies", num_copies)
         checker = ActionChecker(self._raw_action_space, num_copies, self.name)
         return GymnasiumCopies(self, num_copies, checker)
 
