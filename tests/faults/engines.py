@@ -117,6 +117,23 @@ def wait_for_checkpoints(run: Path, process: subprocess.Popen[str], count: int =
         time.sleep(0.005)
 
 
+def wait_for_the_end_of(group: int) -> None:
+    """Waits until no process of a group is alive."""
+    deadline = time.monotonic() + 60
+    while is_there(group):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_there(group: int) -> bool:
+    """Whether a process of that group is alive."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def stopped(programs: Programs, engine: Engine, run: Path, number: signal.Signals) -> str:
     """Starts a run and ends it by a signal after two checkpoints; returns its output."""
     process = programs.start(engine.arguments(run))

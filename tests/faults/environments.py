@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 import jax
@@ -31,6 +32,12 @@ class HostEnv(CartPoleEnv):
                 raise OSError("the joint is jammed")
             if FAULT == "memory":
                 np.ones(2**50)
+            if FAULT == "leaves":
+                raise SystemExit(5)
+            if FAULT == "exits":
+                os._exit(5)
+            if FAULT == "hangs":
+                time.sleep(10**6)
             if FAULT == "reward":
                 reward = np.nan
             if FAULT == "observation":

@@ -2,7 +2,8 @@
 
     FAULT=raises FAULT_AT=3000 python -m tests.faults.program train qrc Fault/Host-v0 ...
 
-Faults: `raises`, `reward` or `observation` (NaN), `memory`; all at step FAULT_AT of an environment.
+Faults: `raises`, `reward` or `observation` (NaN), `memory`; in Fault/Host-v0 also `leaves`
+(SystemExit), `exits` (os._exit) and `hangs`; all at step FAULT_AT of an environment.
 With CLOCK=jumps the time of day goes back a day, or on by one, whenever it is asked for.
 """
 

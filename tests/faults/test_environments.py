@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import termios
 import threading
@@ -14,7 +15,14 @@ import time
 import pytest
 
 from eligrad.runs.folder import RunFolder
-from tests.faults.engines import ENGINES, MULTIPROCESS, assert_readable, assert_same, ended
+from tests.faults.engines import (
+    ENGINES,
+    MULTIPROCESS,
+    assert_readable,
+    assert_same,
+    ended,
+    wait_for_the_end_of,
+)
 
 pytestmark = pytest.mark.faults
 
@@ -91,25 +99,40 @@ def read_all(terminal: int, shown: list[bytes]) -> None:
         os.close(terminal)
 
 
-def test_nothing_is_left_running(programs, tmp_path):
-    """A fault in one of two processes ends both."""
-    command = MULTIPROCESS.arguments(tmp_path / "run")
-    process = programs.start(
-        command, start_new_session=True, FAULT="raises", FAULT_AT=MULTIPROCESS.fault_at
-    )
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("raises", "the joint is jammed"),
+        ("leaves", r"'HostEnv' raised at step 1,016: SystemExit\(5\)"),
+        ("exits", "a process that trains some of the runs has died"),
+    ],
+)
+def test_a_fault_in_one_of_two_processes(programs, undisturbed, tmp_path, fault, message):
+    """It ends both; the run continues from its checkpoint."""
+    run, options = tmp_path / "run", {"FAULT": fault, "FAULT_AT": MULTIPROCESS.fault_at}
+    process = programs.start(MULTIPROCESS.arguments(run), start_new_session=True, **options)
     code, _, errors = ended(process)
     assert code == 2
-    assert "the joint is jammed" in errors
-    deadline = time.monotonic() + 60
-    while is_there(process.pid):
-        assert time.monotonic() < deadline
+    assert re.search(message, errors), errors
+    wait_for_the_end_of(process.pid)
+    programs.resume(run, "--processes=2")
+    assert_same(run, undisturbed("crew"))
+
+
+def test_an_environment_that_hangs(programs, undisturbed, tmp_path):
+    """A second Ctrl-C ends the run at once, and no process is left."""
+    run, options = tmp_path / "run", {"FAULT": "hangs", "FAULT_AT": MULTIPROCESS.fault_at}
+    process = programs.start(MULTIPROCESS.arguments(run), start_new_session=True, **options)
+    while not list(run.glob(f"checkpoint-*{MULTIPROCESS.steps // 2}.npz")):
+        assert process.poll() is None
         time.sleep(0.05)
-
-
-def is_there(group: int) -> bool:
-    """Whether a process of that group is alive."""
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    time.sleep(1.0)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    code, _, _ = ended(process)
+    assert code == -signal.SIGINT
+    wait_for_the_end_of(process.pid)
+    programs.resume(run, "--processes=2")
+    assert_same(run, undisturbed("crew"))

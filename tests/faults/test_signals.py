@@ -18,6 +18,7 @@ from tests.faults.engines import (
     ended,
     stopped,
     wait_for_checkpoints,
+    wait_for_the_end_of,
 )
 
 pytestmark = pytest.mark.faults
@@ -80,6 +81,33 @@ def test_a_signal_to_all_processes_of_a_run(programs, undisturbed, tmp_path, num
     assert "to continue" in told
     programs.resume(run, "--processes=2")
     assert_same(run, undisturbed("crew"))
+
+
+@pytest.mark.parametrize("victim", ["the run", "one of its processes"])
+def test_killed_with_two_processes(programs, undisturbed, tmp_path, victim):
+    """Nothing is left running, and the run continues."""
+    run = tmp_path / "run"
+    process = programs.start(MULTIPROCESS.arguments(run), start_new_session=True)
+    wait_for_checkpoints(run, process, 2)
+    trainers = [pid for pid in children(process.pid) if is_trainer(pid)]
+    assert len(trainers) == 2
+    os.kill(process.pid if victim == "the run" else int(trainers[1]), signal.SIGKILL)
+    code, _, errors = ended(process)
+    if victim == "the run":
+        assert code == -signal.SIGKILL
+    else:
+        assert code == 2
+        assert "a process that trains some of the runs has died" in errors
+    wait_for_the_end_of(process.pid)
+    assert_readable(run)
+    programs.resume(run, "--processes=2")
+    assert_same(run, undisturbed("crew"))
+
+
+def is_trainer(process: str) -> bool:
+    """Whether a child trains: another one cleans up after `multiprocessing`."""
+    with open(f"/proc/{process}/cmdline") as file:
+        return "spawn_main" in file.read()
 
 
 def children(process: int) -> list[str]:

@@ -109,8 +109,11 @@ def test_ctrl_c_and_again(tmp_path, quick_compilation):
     sweeps.finish(undisturbed)
     sweep = sweeps.start(store)
     wait_for(lambda: list(store.glob("jobs/*/program/checkpoint-*.npz")), sweep)
+    workers = children(sweep.pid)
     sweep.send_signal(signal.SIGINT)
     told, _ = sweep.communicate()
+    assert len(workers) == 2
+    assert not [each for each in workers if os.path.exists(f"/proc/{each}")]
     assert sweep.returncode == 130, told
     assert "To continue:" in told
     readable(store)
