@@ -28,15 +28,21 @@ def test_solved(agent, task, steps):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("agent", ["stream-ac", "gradient-ac"])
-def test_streams_swing_the_pendulum_up(agent):
-    """At first returns are about -1,350; two seeds of three reach about -250, one takes longer."""
+@pytest.mark.parametrize(
+    ("agent", "env", "mark"),
+    [
+        ("stream-ac", "gymnax/Pendulum-v1", -500),  # measured: -251
+        ("gradient-ac", "gymnax/Pendulum-v1", -500),  # -256
+        ("gradient-ac", "Pendulum-v1", -900),  # -669
+    ],
+)
+def test_streams_swing_the_pendulum_up(agent, env, mark):
+    """At first returns are about -1,350; one seed of three takes longer than the others."""
     steps, seeds = 200_000, [0, 1, 2]
-    result = train(agent, "gymnax/Pendulum-v1", steps=steps, seeds=seeds)
-    episodes = result.episodes.to_pandas()
+    episodes = train(agent, env, steps=steps, seeds=seeds).episodes.to_pandas()
     last = episodes[episodes["step"] > 0.8 * steps].groupby("seed")["return"].mean()
     assert len(last) == len(seeds)
-    assert last.median() > -500
+    assert last.median() > mark
 
 
 def test_when_a_task_counts_as_solved():
