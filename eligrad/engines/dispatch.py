@@ -104,6 +104,9 @@ class Dispatch:
         state, metrics = agent.update(
             self.unpack(packed), transition, jax.random.wrap_key_data(update_key)
         )
+        # Else a compiler may compute a metric anew where it is stored, to another last bit than the
+        # update's, and another one with more runs.
+        metrics = jax.lax.optimization_barrier(metrics)
         self.metrics = tuple(metrics)
         state, action = agent.act(state, jax.random.wrap_key_data(next_act_key))
         numbers = [jnp.asarray(value, jnp.float32) for value in metrics.values()]

@@ -188,7 +188,8 @@ class Session:
         seconds = self.clock - before
         startup += compile_seconds() - compiled
         self.startup_seconds += startup
-        metrics = {name: np.asarray(values) for name, values in record.metrics.items()}
+        # In one layout, whatever the engine: the order of a sum decides its last bit.
+        metrics = {name: np.ascontiguousarray(values) for name, values in record.metrics.items()}
         columns, diverged = self.agent.report(metrics), self.agent.diverged(metrics)
         tables = tables_of_chunk(
             record, columns, diverged, self.plan.seeds, begun_at, seconds, startup
