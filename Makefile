@@ -60,7 +60,7 @@ test-nightly: setup
 test-faults: setup
 	$(BIN)/python -m pytest -m faults tests/faults -n $(WORKERS) --dist loadfile
 
-# An eighth of both, chosen by the commit: what CI runs each time. After so many minutes it begins no
+# An eighth of both, chosen by the commit. After so many minutes it begins no
 # more tests, and names those that are left.
 test-slice: setup
 	$(BIN)/python -m pytest -m "nightly or faults" -n $(WORKERS) --dist worksteal \

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from eligrad.analysis import load_runs
 from tests.markdown import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -110,8 +111,8 @@ def test_device_stream_learns_while_the_device_drifts(tmp_path):
 def test_sweep_and_plot_draws_what_it_trained_once(tmp_path, capsys):
     sweep = example("sweep_and_plot")
     pictures = sweep.main(steps=200, seeds=2, env="Probe/Trace-v0", store=tmp_path)
+    assert len(load_runs(tmp_path)) == 2 * 3 * 2
     runs = sorted((tmp_path / "runs").iterdir())
-    assert len(runs) == 2 * 3 * 2
     for picture in pictures:
         with Image.open(picture) as image:
             assert len(image.convert("RGB").getcolors(maxcolors=2**24)) > 10
