@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import collections
 import sys
+import time
 from collections.abc import Mapping
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -16,13 +18,27 @@ RECENT = 20
 """Episodes for each run that the mean return shown is taken over."""
 
 
+class _Bar(tqdm):
+    """A bar whose times do not follow the time of day, which may be set meanwhile."""
+
+    def __init__(self, **options: Any) -> None:
+        self.began = time.perf_counter()
+        super().__init__(**options)
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        """What the bar shows; without a rate, tqdm takes the mean of the time elapsed."""
+        elapsed = time.perf_counter() - self.began
+        return {**super().format_dict, "elapsed": elapsed, "rate": None}
+
+
 class Progress:
     """A bar over the steps of a run; nothing at all with `show=False`."""
 
     def __init__(self, title: str, runs: int, steps: int, begun_at: int, show: bool) -> None:
         self._title = title if runs == 1 else f"{title} × {runs}"
         self._returns: collections.deque[float] = collections.deque(maxlen=RECENT * runs)
-        self._bar = tqdm(
+        self._bar = _Bar(
             desc=f"{self._title}: compiling",
             total=steps,
             initial=begun_at,
@@ -39,7 +55,8 @@ class Progress:
         """Shows that a chunk of this many steps is done."""
         if not self._compiled:
             self._compiled = True
-            self._bar.unpause()  # compiling does not count in the time left
+            # Compiling counts neither in the speed nor in the time left.
+            self._bar.began, self._bar.initial = time.perf_counter(), self._bar.n + steps
             self._bar.set_description(self._title, refresh=False)
         self._returns.extend(tables.episodes["return"].to_numpy())
         mean = f"{np.mean(self._returns):.4g}" if self._returns else "–"
