@@ -13,7 +13,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, TypeVar, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ import pandas as pd
 
 from eligrad._base.checks import whole_number
 from eligrad.agents import registry
-from eligrad.engines.stream import spread
+from eligrad.engines.sharding import spread
 from eligrad.envs import Environment, HostEnvironment
 from eligrad.envs.registry import as_environment, change_params, plain_params
 from eligrad.runs.config import CHUNK, Plan, chunk_for, each_seed, grown
@@ -300,37 +300,97 @@ def _act(agent: Any, state: Any, rows: Any, key: Any, deterministic: bool) -> An
     return jax.vmap(lambda row, key: choose(agent, state, row, key, deterministic))(rows, keys)
 
 
+# What editors and type checkers know of the arguments; a test holds it to the settings classes.
+
+
+class Arguments(TypedDict, total=False):
+    """Arguments of every learner."""
+
+    seeds: int | Sequence[int] | np.ndarray
+    network: Any
+    max_episode_steps: int | None
+    env_params: dict[str, Any] | None
+    lam: Number
+    gamma: Number
+
+
+class GradientArguments(TypedDict, total=False):
+    """Arguments of every learner with an h."""
+
+    beta: Number
+    rule: str
+    regularize: Literal["parameters", "head", "output"]
+    h: Literal["network", "features"]
+
+
+class StreamingArguments(Arguments, GradientArguments, total=False):
+    """Arguments of every streaming learner."""
+
+    h_scale: Number
+    sparsity: Number
+
+
+class QLambdaArguments(StreamingArguments, total=False):
+    """Arguments of QRC(λ) and its kin."""
+
+    step_size: Number
+    epsilon_start: Number
+    epsilon_end: Number
+    exploration_steps: Number
+    exploration_fraction: float
+    kappa: Number
+    optimizer: str
+    target: Literal["max", "sarsa", "expected"]
+    trace_cut: Literal["after", "watkins"]
+
+
+class ActorCriticArguments(StreamingArguments, total=False):
+    """Arguments of Stream AC(λ) and Gradient AC(λ)."""
+
+    actor_step_size: Number
+    critic_step_size: Number
+    actor_kappa: Number
+    critic_kappa: Number
+    entropy_bonus: Number
+
+
+class RolloutArguments(Arguments, total=False):
+    """Arguments of PPO and Gradient PPO."""
+
+    actor_step_size: Number
+    critic_step_size: Number
+    clip: Number
+    entropy_bonus: Number
+    max_gradient_norm: Number
+    target_kl: Number
+    anneal_steps: Number
+    rollout: int
+    num_envs: int
+    epochs: int
+    minibatch_size: int
+
+
+class PPOArguments(RolloutArguments, total=False):
+    """Arguments of PPO."""
+
+    value_clip: Number
+
+
+class GradientPPOArguments(RolloutArguments, GradientArguments, total=False):
+    """Arguments of Gradient PPO."""
+
+    h_step_size: Number
+    sequence: int
+    advantage: Literal["fresh", "stale"]
+    importance_sampling: bool
+
+
 class StreamingLearner(Learner):
     """A learner of a streaming agent; its settings are those of `QLambdaConfig`."""
 
-    if TYPE_CHECKING:  # for editors and type checkers; a test holds it to the settings class
+    if TYPE_CHECKING:
 
-        def __init__(
-            self,
-            env: Env,
-            *,
-            seeds: int | Sequence[int] | np.ndarray = 1,
-            network: Any = None,
-            max_episode_steps: int | None = None,
-            env_params: dict[str, Any] | None = None,
-            exploration_fraction: float = 0.2,
-            lam: Number = ...,
-            gamma: Number = ...,
-            step_size: Number = ...,
-            h_scale: Number = ...,
-            beta: Number = ...,
-            sparsity: Number = ...,
-            epsilon_start: Number = ...,
-            epsilon_end: Number = ...,
-            exploration_steps: Number = ...,
-            kappa: Number = ...,
-            optimizer: str = ...,
-            rule: str = ...,
-            regularize: Literal["parameters", "head", "output"] = ...,
-            h: Literal["network", "features"] = ...,
-            target: Literal["max", "sarsa", "expected"] = ...,
-            trace_cut: Literal["after", "watkins"] = ...,
-        ) -> None: ...
+        def __init__(self, env: Env, **arguments: Unpack[QLambdaArguments]) -> None: ...
 
 
 class QRC(StreamingLearner):
@@ -380,28 +440,7 @@ class ActorCriticLearner(Learner):
 
     if TYPE_CHECKING:
 
-        def __init__(
-            self,
-            env: Env,
-            *,
-            seeds: int | Sequence[int] | np.ndarray = 1,
-            network: Any = None,
-            max_episode_steps: int | None = None,
-            env_params: dict[str, Any] | None = None,
-            lam: Number = ...,
-            gamma: Number = ...,
-            actor_step_size: Number = ...,
-            critic_step_size: Number = ...,
-            h_scale: Number = ...,
-            actor_kappa: Number = ...,
-            critic_kappa: Number = ...,
-            entropy_bonus: Number = ...,
-            beta: Number = ...,
-            sparsity: Number = ...,
-            rule: str = ...,
-            regularize: Literal["parameters", "head", "output"] = ...,
-            h: Literal["network", "features"] = ...,
-        ) -> None: ...
+        def __init__(self, env: Env, **arguments: Unpack[ActorCriticArguments]) -> None: ...
 
 
 class StreamAC(ActorCriticLearner):
@@ -423,29 +462,7 @@ class PPO(Learner):
 
     if TYPE_CHECKING:
 
-        def __init__(
-            self,
-            env: Env,
-            *,
-            seeds: int | Sequence[int] | np.ndarray = 1,
-            network: Any = None,
-            max_episode_steps: int | None = None,
-            env_params: dict[str, Any] | None = None,
-            gamma: Number = ...,
-            lam: Number = ...,
-            actor_step_size: Number = ...,
-            critic_step_size: Number = ...,
-            clip: Number = ...,
-            entropy_bonus: Number = ...,
-            max_gradient_norm: Number = ...,
-            target_kl: Number = ...,
-            anneal_steps: Number = ...,
-            rollout: int = ...,
-            num_envs: int = ...,
-            epochs: int = ...,
-            minibatch_size: int = ...,
-            value_clip: Number = ...,
-        ) -> None: ...
+        def __init__(self, env: Env, **arguments: Unpack[PPOArguments]) -> None: ...
 
 
 class GradientPPO(Learner):
@@ -455,36 +472,7 @@ class GradientPPO(Learner):
 
     if TYPE_CHECKING:
 
-        def __init__(
-            self,
-            env: Env,
-            *,
-            seeds: int | Sequence[int] | np.ndarray = 1,
-            network: Any = None,
-            max_episode_steps: int | None = None,
-            env_params: dict[str, Any] | None = None,
-            gamma: Number = ...,
-            lam: Number = ...,
-            actor_step_size: Number = ...,
-            critic_step_size: Number = ...,
-            clip: Number = ...,
-            entropy_bonus: Number = ...,
-            max_gradient_norm: Number = ...,
-            target_kl: Number = ...,
-            anneal_steps: Number = ...,
-            rollout: int = ...,
-            num_envs: int = ...,
-            epochs: int = ...,
-            minibatch_size: int = ...,
-            h_step_size: Number = ...,
-            beta: Number = ...,
-            sequence: int = ...,
-            rule: str = ...,
-            advantage: Literal["fresh", "stale"] = ...,
-            importance_sampling: bool = ...,
-            regularize: Literal["parameters", "head", "output"] = ...,
-            h: Literal["network", "features"] = ...,
-        ) -> None: ...
+        def __init__(self, env: Env, **arguments: Unpack[GradientPPOArguments]) -> None: ...
 
 
 def learner(name: str) -> type[Learner]:

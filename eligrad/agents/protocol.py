@@ -43,6 +43,11 @@ class Transition(NamedTuple):
     observation: Any
     """The observation to act on next: after an end, the first one of the next episode."""
 
+    @classmethod
+    def of(cls, reached: Any) -> Transition:
+        """The transition in what an environment returned, which may tell more."""
+        return cls(*(getattr(reached, name) for name in cls._fields))
+
 
 class Inspection(NamedTuple):
     """An agent's estimates along an episode of T steps, in units of its scaled rewards."""

@@ -7,8 +7,8 @@ from eligrad.engines.host import HostRuns
 from eligrad.engines.host_rollout import HostRollouts
 from eligrad.engines.multiprocess import Multiprocess, WorkerDied
 from eligrad.engines.online import Online
-from eligrad.engines.rollout import Rollouts, RolloutState
-from eligrad.engines.stream import Runs, StreamState
+from eligrad.engines.rollout import Rollouts
+from eligrad.engines.stream import Runs, RunState
 
 __all__ = [
     "Diverged",
@@ -19,10 +19,9 @@ __all__ = [
     "Online",
     "OutOfMemory",
     "Record",
-    "RolloutState",
     "Rollouts",
+    "RunState",
     "Runs",
-    "StreamState",
     "WorkerDied",
     "device_for_each_run",
     "keep_compiled_programs",

@@ -18,9 +18,8 @@ from eligrad.engines.devices import jit
 from eligrad.engines.dispatch import Dispatch, KeyBlocks
 from eligrad.engines.episodes import Record, count_steps
 from eligrad.engines.faults import step_failed
-from eligrad.engines.sharding import for_each_run, here
+from eligrad.engines.sharding import for_each_run, here, spread
 from eligrad.engines.simulators import HostEngine, Simulators
-from eligrad.engines.stream import spread
 from eligrad.envs.host import HostEnvironment, HostTransition
 
 
@@ -83,13 +82,7 @@ class HostRuns(HostEngine):
         for t in range(steps):
             reached = self._step(np.asarray(action), first + t)
             rewards[t] = reached.reward
-            transition = Transition(
-                reward=rewards[t],
-                terminated=reached.terminated,
-                truncated=reached.truncated,
-                next_observation=reached.next_observation,
-                observation=reached.observation,
-            )
+            transition = Transition.of(reached._replace(reward=rewards[t]))
             # Dispatched before the rest: the accelerator works meanwhile.
             packed, action, numbers = self._observe(
                 self.agents,

@@ -23,9 +23,8 @@ from eligrad.engines.host import first_state
 from eligrad.engines.host_normalizer import HostNormalizer
 from eligrad.engines.numpy_program import Untranslatable, translate
 from eligrad.engines.rollout import rollout_keys
-from eligrad.engines.sharding import for_each_run, here
+from eligrad.engines.sharding import for_each_run, here, spread
 from eligrad.engines.simulators import HostEngine, Simulators
-from eligrad.engines.stream import spread
 from eligrad.envs.host import HostEnvironment, HostTransition
 
 

@@ -27,8 +27,8 @@ from eligrad.agents.protocol import Agent, observation_struct
 from eligrad.engines.engine import Engine
 from eligrad.engines.episodes import Record
 from eligrad.engines.host import HostState
+from eligrad.engines.sharding import spread
 from eligrad.engines.simulators import HostEngine, join, share_of
-from eligrad.engines.stream import spread
 
 
 class WorkerDied(RuntimeError):

@@ -16,6 +16,10 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, PyTree
 
+from eligrad.engines.devices import jit
+from eligrad.engines.episodes import Record
+from eligrad.envs.core import Environment
+
 
 class Shares:
     """A leading axis of runs, sharded over the local devices."""
@@ -52,26 +56,48 @@ def share_out(count: int, devices: int) -> tuple[int, int]:
 
 
 class DeviceEngine:
-    """Base of the engines whose environments are in JAX."""
+    """Base of the engines whose environments are in JAX.
 
-    count: int
-    agents: Any
-    params: Any
-    _shares: Shares
-    _settings: tuple[Any, Any]
-    """Agents and parameters of all runs and their repetitions."""
+    Args:
+        agents: one agent, or a batch of settings: a pytree whose numeric leaves have a leading axis
+            with one entry for each run.
+        env: the environment.
+        params: its numbers: one set, or a batch with one entry for each run.
+        agent_seeds: one for each run; they decide the agents' random numbers.
+        env_seeds: one for each run; they decide the environments' random numbers.
+    """
+
+    _begin: Callable[..., Any]
+    """Starts one run, from agent, environment, its numbers and two seeds."""
+    _advance_all: Callable[..., tuple[Any, Record]]
+    """Advances all runs, from agents, numbers, state and steps."""
     _state: Any
-    """Theirs: a NamedTuple with `fault_step`."""
+    """The state of all runs and their repetitions: a NamedTuple with `fault_step`."""
 
-    def _begin(
-        self, begin: Callable[..., Any], agent_seeds: np.ndarray, env_seeds: np.ndarray
+    def __init__(
+        self,
+        agents: Any,
+        env: Environment,
+        params: Any,
+        agent_seeds: np.ndarray,
+        env_seeds: np.ndarray,
     ) -> None:
-        """Shards the runs and starts each: `begin(agent, params, agent_seed, env_seed)`."""
+        self.count, self.env = len(agent_seeds), env
+        self.agents = spread(agents, self.count)
+        self.params = spread(params, self.count, like=env.default_params())
         self._shares = Shares(self.count)
         self._settings = self._shares.fill((self.agents, self.params))
         seeds = self._shares.fill((jnp.asarray(agent_seeds), jnp.asarray(env_seeds)))
-        started = jax.jit(for_each_run(begin, self._shares.sharding))
-        self._state = started(*self._settings, *seeds)
+        start = for_each_run(
+            lambda agent, *run: self._begin(agent, env, *run), self._shares.sharding
+        )
+        self._state = jax.jit(start)(*self._settings, *seeds)
+        self._advance = jit(self._advance_all, static_argnums=3, donate_argnums=2)
+
+    def advance(self, steps: int) -> Record:
+        """Advances all runs; returns records of shape [runs, steps]."""
+        self._state, records = self._advance(*self._settings, self._state, steps)
+        return self._shares.drop(records)
 
     @property
     def state(self) -> Any:
@@ -150,3 +176,29 @@ def here() -> NamedSharding:
 
 def _over(devices: list[Any]) -> NamedSharding:
     return NamedSharding(Mesh(np.array(devices), ("runs",)), PartitionSpec("runs"))
+
+
+def spread(tree: PyTree, count: int, like: PyTree = None) -> PyTree:
+    """Numbers that all runs share, given to each of them.
+
+    A leaf of the rank it has in `like` (0 without it) is shared; one axis more, and it has a value
+    for each run already.
+    """
+
+    def leaf(value: Any, rank: int) -> Array:
+        array = jnp.asarray(value)
+        if array.ndim == rank:
+            return jnp.broadcast_to(array, (count, *array.shape))
+        if array.ndim != rank + 1 or array.shape[0] != count:
+            raise ValueError(
+                f"a setting has shape {array.shape} for {count} runs; one value of rank {rank}, "
+                "or one for each run, is accepted"
+            )
+        return array
+
+    if like is None:
+        return jax.tree.map(lambda value: leaf(value, 0), tree)
+    given, wanted = jax.tree.structure(tree), jax.tree.structure(like)
+    if given != wanted:
+        raise ValueError(f"params have structure {given}; that of default_params() is {wanted}")
+    return jax.tree.map(lambda value, one: leaf(value, jnp.ndim(one)), tree, like)

@@ -13,48 +13,60 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from eligrad.agents.protocol import StreamingAgent, Transition
-from eligrad.engines.devices import jit
+from eligrad.agents.protocol import RolloutAgent, StreamingAgent, Transition
 from eligrad.engines.dispatch import split_step_key
 from eligrad.engines.episodes import Record, count_step
 from eligrad.engines.sharding import DeviceEngine, for_each_run, in_turn
 from eligrad.envs import core
 
 
-class StreamState(NamedTuple):
-    """The whole state of one run: training continues from a saved one as if it never stopped."""
+class RunState(NamedTuple):
+    """The whole state of one run: training continues from a saved one as if it never stopped.
+
+    Where an agent acts in several environments, `env` and the episodes have a leading axis.
+    """
 
     agent: Any
     env: Any
     agent_key: PRNGKeyArray
     env_key: PRNGKeyArray
     step: Int[Array, ""]
-    episode_return: Float[Array, ""]
+    """Environment steps taken, those of all environments together."""
+    episode_return: Float[Array, "*envs"]
     """Sum of the raw rewards of the episode so far."""
-    episode_length: Int[Array, ""]
+    episode_length: Int[Array, "*envs"]
     fault_step: Int[Array, ""]
-    """First step at which the environment gave a number that is not finite, counted from 1; 0 if
+    """First step at which an environment gave a number that is not finite, counted from 1; 0 if
     its very first observation had one, -1 if there is none."""
 
 
 def begin(
-    agent: StreamingAgent, env: core.Environment, params: Any, agent_seed: Array, env_seed: Array
-) -> StreamState:
-    """A run before its first step; agent and environment have separate seeds."""
+    agent: StreamingAgent | RolloutAgent,
+    env: core.Environment,
+    params: Any,
+    agent_seed: Array,
+    env_seed: Array,
+) -> RunState:
+    """A run before its first step; agent and environments have separate seeds."""
     # Step numbers are folded into the keys from 1 on; 0 is the beginning.
     agent_key, env_key = jax.random.key(agent_seed), jax.random.key(env_seed)
-    env_state, observation = env.reset(jax.random.fold_in(env_key, 0), params)
-    return StreamState(
+    reset_key, envs = jax.random.fold_in(env_key, 0), ()
+    if isinstance(agent, RolloutAgent):
+        envs = (agent.config.num_envs,)
+        reset_keys = jax.random.split(reset_key, envs)
+        env_state, observation = jax.vmap(env.reset, (0, None))(reset_keys, params)
+    else:
+        env_state, observation = env.reset(reset_key, params)
+    return RunState(
         agent=agent.init(jax.random.fold_in(agent_key, 0), observation),
         env=env_state,
         agent_key=agent_key,
         env_key=env_key,
         step=jnp.zeros((), jnp.int32),
-        episode_return=jnp.zeros((), jnp.float32),
-        episode_length=jnp.zeros((), jnp.int32),
+        episode_return=jnp.zeros(envs, jnp.float32),
+        episode_length=jnp.zeros(envs, jnp.int32),
         fault_step=jnp.where(all_finite(observation), jnp.int32(-1), jnp.int32(0)),
     )
 
@@ -63,17 +75,17 @@ def advance(
     agent: StreamingAgent,
     env: core.Environment,
     params: Any,
-    state: StreamState,
+    state: RunState,
     steps: int,
     unroll: int = 1,
-) -> tuple[StreamState, Record]:
+) -> tuple[RunState, Record]:
     """`steps` steps of one run, and the record of each; `unroll` of them in a round of the loop."""
     numbers = state.step + 1 + jnp.arange(steps, dtype=jnp.int32)
     # Made in one batch before the loop: key arithmetic inside it would cost more than the game.
     agent_keys = jax.vmap(split_step_key, (None, 0))(state.agent_key, numbers)
     env_keys = jax.vmap(lambda t: jax.random.fold_in(state.env_key, t))(numbers)
 
-    def step(carry: StreamState, keys: Any) -> tuple[StreamState, Array]:
+    def step(carry: RunState, keys: Any) -> tuple[RunState, Array]:
         carry, record = _step(agent, env, params, carry, *keys)
         metrics.update(record.metrics)
         return carry, _pack(record)
@@ -119,38 +131,37 @@ def _step(
     agent: StreamingAgent,
     env: core.Environment,
     params: Any,
-    state: StreamState,
+    state: RunState,
     act_key: PRNGKeyArray,
     update_key: PRNGKeyArray,
     env_key: PRNGKeyArray,
-) -> tuple[StreamState, Record]:
+) -> tuple[RunState, Record]:
     chosen, action = agent.act(state.agent, act_key)
     reached = play(env, env_key, state.env, action, params)
-    learned, metrics = agent.update(
-        chosen,
-        Transition(
-            reward=reached.reward,
-            terminated=reached.terminated,
-            truncated=reached.truncated,
-            next_observation=reached.next_observation,
-            observation=reached.observation,
-        ),
-        update_key,
-    )
+    learned, metrics = agent.update(chosen, Transition.of(reached), update_key)
+    state, episode = count(state, reached, action)
+    return state._replace(agent=learned), Record(*episode, metrics)
+
+
+def count(
+    state: RunState, reached: core.Transition, sent: Array
+) -> tuple[RunState, tuple[Array, Array, Array]]:
+    """The run in the environment's next state, and its episode: ended, return and length."""
     ended = reached.terminated | reached.truncated
     episode, onward = count_step(state.episode_return, state.episode_length, reached.reward, ended)
-    step = state.step + 1
-    sound = jnp.isfinite(reached.reward) & all_finite(reached.next_observation)
+    step = state.step + ended.size
+    sound = all_finite(reached.reward) & all_finite(reached.next_observation)
     sound &= all_finite(reached.observation)
+    # After an action that is not finite, the fault is not the environment's.
+    sound |= ~all_finite(sent)
     state = state._replace(
-        agent=learned,
         env=reached.state,
         step=step,
         episode_return=onward[0],
         episode_length=onward[1],
         fault_step=jnp.where(~sound & (state.fault_step < 0), step, state.fault_step),
     )
-    return state, Record(ended, *episode, metrics)
+    return state, (ended, *episode)
 
 
 def all_finite(observation: Array) -> Bool[Array, ""]:
@@ -161,35 +172,13 @@ def all_finite(observation: Array) -> Bool[Array, ""]:
 
 
 class Runs(DeviceEngine):
-    """Many runs of one agent in one environment, advanced together.
+    """Many runs of one agent in one environment, advanced together."""
 
-    Args:
-        agents: one agent, or a batch of settings: a pytree whose numeric leaves have a leading axis
-            with one entry for each run.
-        env: the environment.
-        params: its numbers: one set, or a batch with one entry for each run.
-        agent_seeds: one for each run; they decide the agents' random numbers.
-        env_seeds: one for each run; they decide the environments' random numbers.
-    """
-
-    def __init__(
-        self,
-        agents: Any,
-        env: core.Environment,
-        params: Any,
-        agent_seeds: np.ndarray,
-        env_seeds: np.ndarray,
-    ) -> None:
-        self.count = len(agent_seeds)
-        self.agents = spread(agents, self.count)
-        self.params = spread(params, self.count, like=env.default_params())
-        self.env = env
-        self._begin(lambda agent, *run: begin(agent, env, *run), agent_seeds, env_seeds)
-        self._advance = jit(self._advance_all, static_argnums=3, donate_argnums=2)
+    _begin = staticmethod(begin)
 
     def _advance_all(
-        self, agents: Any, params: Any, state: StreamState, steps: int
-    ) -> tuple[StreamState, Record]:
+        self, agents: Any, params: Any, state: RunState, steps: int
+    ) -> tuple[RunState, Record]:
         # Two steps in a round write the parameters from one place to another and back. A single one
         # must end where it began: an accelerator then copies them, a quarter of a step's time.
         unroll = 1 if in_turn(self._shares.sharding) else 2
@@ -198,34 +187,3 @@ class Runs(DeviceEngine):
             self._shares.sharding,
             in_place=True,
         )(agents, params, state)
-
-    def advance(self, steps: int) -> Record:
-        """Advances all runs; returns records of shape [runs, steps]."""
-        self._state, records = self._advance(*self._settings, self._state, steps)
-        return self._shares.drop(records)
-
-
-def spread(tree: PyTree, count: int, like: PyTree = None) -> PyTree:
-    """Numbers that all runs share, given to each of them.
-
-    A leaf of the rank it has in `like` (0 without it) is shared; one axis more, and it has a value
-    for each run already.
-    """
-
-    def leaf(value: Any, rank: int) -> Array:
-        array = jnp.asarray(value)
-        if array.ndim == rank:
-            return jnp.broadcast_to(array, (count, *array.shape))
-        if array.ndim != rank + 1 or array.shape[0] != count:
-            raise ValueError(
-                f"a setting has shape {array.shape} for {count} runs; one value of rank {rank}, "
-                "or one for each run, is accepted"
-            )
-        return array
-
-    if like is None:
-        return jax.tree.map(lambda value: leaf(value, 0), tree)
-    given, wanted = jax.tree.structure(tree), jax.tree.structure(like)
-    if given != wanted:
-        raise ValueError(f"params have structure {given}; that of default_params() is {wanted}")
-    return jax.tree.map(lambda value, one: leaf(value, jnp.ndim(one)), tree, like)

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from eligrad._base.checks import whole_number
 from eligrad.agents.protocol import Agent
 from eligrad.engines.dispatch import split_step_key
-from eligrad.engines.stream import spread
+from eligrad.engines.sharding import spread
 from eligrad.envs import Environment, HostEnvironment
 from eligrad.envs.core import step_autoreset
 from eligrad.training.playing import Episodes, HostEpisodes, choose, play
