@@ -101,13 +101,20 @@ class Dispatch:
 
         Returns the state, the action and the metrics, in one array in the order of `metrics`.
         """
-        state, metrics = agent.update(
-            self.unpack(packed), transition, jax.random.wrap_key_data(update_key)
-        )
-        # Else a compiler may compute a metric anew where it is stored, to another last bit than the
-        # update's, and another one with more runs.
-        metrics = jax.lax.optimization_barrier(metrics)
-        self.metrics = tuple(metrics)
-        state, action = agent.act(state, jax.random.wrap_key_data(next_act_key))
-        numbers = [jnp.asarray(value, jnp.float32) for value in metrics.values()]
-        return self.pack(state), action, jnp.stack(numbers)
+
+        def learn(packed: list[Array]) -> tuple[list[Array], Array, Array]:
+            state, metrics = agent.update(
+                self.unpack(packed), transition, jax.random.wrap_key_data(update_key)
+            )
+            # Else a compiler may compute a metric anew where it is stored, to another last bit.
+            metrics = jax.lax.optimization_barrier(metrics)
+            self.metrics = tuple(metrics)
+            state, action = agent.act(state, jax.random.wrap_key_data(next_act_key))
+            numbers = [jnp.asarray(value, jnp.float32) for value in metrics.values()]
+            return self.pack(state), action, jnp.stack(numbers)
+
+        # A loop of one turn, though the compiler does not know it: what it makes of the turn does
+        # not depend on what is around it, and so the bits not on how many runs there are.
+        once = jax.lax.optimization_barrier(jnp.int32(1))
+        blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(learn, packed))
+        return jax.lax.fori_loop(0, once, lambda _, done: learn(done[0]), (packed, *blank[1:]))

@@ -57,6 +57,13 @@ def test_alone(together):
     assert_same(engine.state, jax.tree.map(lambda leaf: leaf[17:18], state))
 
 
+@pytest.mark.parametrize("agent", ["stream-q", "gradient-ac"])
+def test_alone_in_gymnasium(agent):
+    """Also with ObGD, whose last bits once depended on how many runs there were."""
+    one, two = (train(agent, "CartPole-v1", steps=100, seeds=n, processes=1) for n in (1, 2))
+    assert_same(one.state.agent, jax.tree.map(lambda leaf: leaf[:1], two.state.agent))
+
+
 @pytest.mark.nightly
 def test_ten_chunks(together):
     records, state = together
