@@ -139,14 +139,15 @@ def train_and_judge(steps: int, folder: Path) -> None:
     """All of the training, in this process; prints what `watch_training` reads."""
 
     def tell_memory(session: Session) -> None:
-        if session.step % (steps // TENTHS) == 0:
+        written = session.step - CHUNK  # callbacks come first: what they return is written, too
+        if written > 0 and written % (steps // TENTHS) == 0:
             print(resident(), flush=True)
 
     agent = small_agent(exploration_steps=0.2 * steps)
     result: Result = train(
         agent,
         Cycle(),
-        steps=steps,
+        steps=steps + CHUNK,
         out=folder,
         chunk=CHUNK,
         checkpoint_every=steps // TENTHS,
@@ -157,7 +158,7 @@ def train_and_judge(steps: int, folder: Path) -> None:
         assert np.isfinite(leaf).all(), "a number of the agent is none"
     assert result.summary["diverged"] == 0
     print(resident())
-    print(worst_error(state.normalizer, steps // LENGTH, float(agent.config.gamma)))
+    print(worst_error(state.normalizer, (steps + CHUNK) // LENGTH, float(agent.config.gamma)))
 
 
 _WITH_SMALL_PAGES = """
