@@ -243,7 +243,7 @@ class RunFolder:
         for file in sorted(lost, key=lambda file: len(lost[file])):
             with _noting(wrong, file):
                 state, header = checkpoint.load(file, like)
-                newer = wrong | {each: "; ".join(lost[each].values()) for each in lost}
+                newer = {each: "; ".join(lost[each].values()) for each in lost} | wrong
                 return Restored(
                     file, header["step"], state, header["metrics"], lost[file],
                     {each: why for each, why in newer.items() if each > file},

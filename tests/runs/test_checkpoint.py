@@ -212,7 +212,8 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_last_two_are_kept_and_a_damaged_one_is_passed_over(tmp_path):
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+def test_the_last_two_are_kept_and_a_damaged_one_is_passed_over(tmp_path, damage):
     folder = RunFolder.create(tmp_path / "run")
     for step in (10, 20, 30):
         folder.save(step, state(step), Tables.join([]), {})
@@ -222,7 +223,9 @@ def test_the_last_two_are_kept_and_a_damaged_one_is_passed_over(tmp_path):
         "checkpoint-000000000030.npz",
     )
 
-    newest.write_bytes(newest.read_bytes()[:-100])
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1  # in a leaf: the header can be read
+    newest.write_bytes(content[:-100] if damage == "cut" else content)
     with pytest.warns(UserWarning, match=r"30\.npz is damaged .* continuing from .*20\.npz"):
         step, restored = folder.restore(state())
     assert step == 20
