@@ -21,15 +21,20 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from benchmarks.classic_control import ENVS as SMALL
 from benchmarks.minatar_learning import GAMES
 from benchmarks.mujoco_learning import TASKS
 from eligrad.agents import TITLES
 from eligrad.analysis import statistics
 from eligrad.analysis.frames import Table
 from eligrad.runs.plot import blank, draw_mean, save
+from eligrad.runs.returns import area
+from eligrad.sweeps.choice import Candidates, choose, normalise
 
 ROOT = Path(__file__).parents[1] / "results"
 LEVEL = 0.05
+ENVS = (*GAMES, *SMALL, *TASKS)
+"""The order of columns and panels."""
 
 RULES = {"tdrc": "TDRC(λ)", "tdc": "TDC(λ)", "gtd2": "GTD2(λ)"}
 NAMES: dict[str, str] = {
@@ -74,6 +79,8 @@ LINES: dict[str, tuple[str, str]] = {
 }
 LOST = {"Freeway": 1.0}
 """Below this final return a run is lost: it got next to nothing for its last tenth."""
+SOLVED = {"CartPole-v1": 475.0, "Acrobot-v1": -130.0}
+"""From this final return on, a run has solved the environment."""
 
 
 # What the files hold.
@@ -83,8 +90,8 @@ def load(root: Path = ROOT) -> tuple[Table, Table]:
     """One row for each run, and one for each point of its learning curve.
 
     Runs: study (the folder), env, variant, seed, steps, final (mean return of the episodes that
-    ended in the last tenth), area (MuJoCo), diverged, and the agent's settings. Curves: study, env,
-    variant, seed, step, return.
+    ended in the last tenth), area (under the learning curve), diverged, and the agent's settings.
+    Curves: study, env, variant, seed, step, return.
     """
     runs, curves = list[Table](), list[Table]()
     for path in sorted(root.rglob("*.json")):
@@ -106,13 +113,16 @@ def _read(content: Mapping[str, Any], study: str) -> tuple[Table, Table]:
     first = content.get("first_seed", 0)
     seeds = range(first, first + content["seeds"]) if streaming else content["seeds"]
     about = {"study": study, "env": env, "variant": content["variant"]}
+    rows = np.asarray(content["curve_per_seed" if streaming else "curves"], float)
+    # The stretches of a curve are of one length.
+    areas = [area(row[~np.isnan(row)], np.ones((~np.isnan(row)).sum())) for row in rows]
     runs = pd.DataFrame(
         {
             **about,
             "seed": list(seeds),
             "steps": content["steps"],
             "final": np.asarray(content["final_per_seed" if streaming else "final"], float),
-            "area": np.nan if streaming else np.asarray(content["area"], float),
+            "area": np.asarray(areas if streaming else content["area"], float),
             "diverged": (
                 np.asarray(content["diverged_at"]) >= 0
                 if streaming
@@ -121,7 +131,6 @@ def _read(content: Mapping[str, Any], study: str) -> tuple[Table, Table]:
             **content["config" if streaming else "settings"],
         }
     )
-    rows = np.asarray(content["curve_per_seed" if streaming else "curves"], float)
     steps = np.asarray(content["grid" if streaming else "curve_steps"], float)
     curves = pd.DataFrame(
         {
@@ -177,45 +186,113 @@ def differences(runs: Table, reference: str = "qrc") -> str:
 
 def table(runs: Table, rows: Mapping[str, str], cell: Callable[[Table], str]) -> str:
     """A Markdown table: a row for each variant, a column for each environment."""
-    envs = [env for env in (*GAMES, *TASKS) if (runs["env"] == env).any()]
-    lines = [["", *envs], ["---"] * (len(envs) + 1)]
+    envs = [env for env in ENVS if (runs["env"] == env).any()]
+    lines = [["", *envs]]
     for variant, title in rows.items():
         mine = dict(iter(runs[runs["variant"] == variant].groupby("env")))
         if mine:
             lines.append([title, *(cell(mine[env]) if env in mine else "" for env in envs)])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return markdown(lines)
 
 
-def study_of_h(runs: Table) -> str:
-    """All of stage 1 so far, and the paper's QRC(λ) and StreamQ of other seeds beside it."""
-    earlier = runs[(runs["study"] == "minatar-5m") & runs["variant"].isin(["qrc", "stream-q"])]
-    candidates = runs[runs["study"] == "h/stage-1"]
-    keys = ["regularize", "h", "optimizer", "h_scale", "beta"]
-    order = (
-        candidates[keys]
-        .drop_duplicates()
-        .sort_values(keys, ascending=[False, False, False, False, True])
-    )
-    rows = {
-        "qrc": "the paper's QRC(λ): `parameters`, β = 1 (12 seeds)",
-        "stream-q": "StreamQ (12 seeds)",
-    }
-    named = list[Table]([earlier])
-    for values in order.itertuples(index=False):
-        mine = candidates[(candidates[keys] == list(values)).all(axis=1)]
-        title = f"`{values.regularize}`, β = {values.beta:g}"
-        title += "" if values.h_scale == 1 else f", `h_scale` {values.h_scale:g}"
-        title += "" if values.h == "network" else ", features"
-        title += "" if values.optimizer == "sgd" else ", ObGD"
-        rows[title] = title
-        named.append(mine.assign(variant=title))
+def markdown(lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; the first line is its head."""
+    head, *rest = (f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join([head, "| --- " * len(lines[0]) + "|", *rest])
+
+
+KEYS = ["rule", "regularize", "h", "optimizer", "h_scale", "beta"]
+"""What the candidates of the study of h differ in."""
+EARLIER = ("qrc", "qrc-beta0.1", "stream-q", "q-lambda-sparse")
+"""Variants of the study of h that had run on the games before it, with 11 or 12 seeds."""
+
+
+def study_of_h(runs: Table) -> tuple[Table, dict[str, str]]:
+    """The runs of stage 1, a variant being the settings in words, and these in order."""
+    earlier = (runs["study"] == "minatar-5m") & runs["variant"].isin(EARLIER)
+    mine = runs[(runs["study"] == "h/stage-1") | earlier]
+    mine = mine.fillna({"regularize": "parameters", "h": "network"})
+    mine = mine.sort_values(KEYS, ascending=[True, False, False, False, False, True], kind="stable")
+    mine["variant"] = [_settings(row) for row in mine.itertuples()]
+    return mine, {name: name for name in mine["variant"].unique()}
+
+
+def _settings(run: Any) -> str:
+    if run.rule == "td":
+        return NAMES[run.variant]
+    parts = [f"`{run.regularize}`", f"β = {run.beta:g}"]
+    parts += [f"`h_scale` {run.h_scale:g}"] * (run.h_scale != 1)
+    parts += ["features"] * (run.h == "features") + ["ObGD"] * (run.optimizer == "obgd")
+    paper = parts == ["`parameters`", "β = 1"]
+    return ", ".join(parts) + " (the paper's)" * paper
+
+
+def finals_of_h(runs: Table, envs: Sequence[str], digits: int) -> str:
+    """Mean ± standard error of the study's runs in these environments; in brackets those lost."""
+    mine, rows = study_of_h(runs)
 
     def cell(mine: Table) -> str:
-        text = mean_and_error(mine["final"], 1)
+        text = mean_and_error(mine["final"], digits).replace("-", "−")
         lost = int((mine["final"] < LOST.get(mine["env"].iloc[0], -np.inf)).sum())
         return text + (f" ({lost} of {len(mine)} lost)" if lost else "")
 
-    return table(pd.concat(named), rows, cell)
+    return table(mine[mine["env"].isin(envs)], rows, cell)
+
+
+def solved(runs: Table) -> str:
+    """How many of the study's runs have solved CartPole and Acrobot."""
+    mine, rows = study_of_h(runs)
+
+    def cell(mine: Table) -> str:
+        return f"{(mine['final'] >= SOLVED[mine['env'].iloc[0]]).sum()} of {len(mine)}"
+
+    return table(mine[mine["env"].isin(SOLVED)], rows, cell)
+
+
+def areas_of_h(runs: Table) -> Table:
+    """Areas under the candidates' curves: a row for each, four columns for each environment.
+
+    The twenty seeds of an environment count as four means of five, beside the games' four seeds:
+    the mean is the same, and so is its error when seeds are drawn anew. A run that diverged or
+    never ended an episode counts as the worst run of its environment.
+    """
+    mine, rows = study_of_h(runs)
+    mine = mine[(mine["rule"] == "tdrc") & (~mine["env"].isin(GAMES) | (mine["seed"] < 4))]
+    known = mine["area"].mask(mine["diverged"])
+    mine = mine.assign(area=known.fillna(known.groupby(mine["env"]).transform("min")))
+    keys = [mine["variant"], mine["env"], mine["seed"] % 4]
+    areas = mine["area"].groupby(keys).mean().unstack(["env", "seed"])
+    columns = [(env, block) for env in ENVS if env in areas for block in range(4)]
+    return areas.loc[[name for name in rows if name in areas.index], columns]
+
+
+def scores_of_h(runs: Table) -> str:
+    """The rule of `eligrad two-stage` over the candidates that have run in all environments."""
+    areas = areas_of_h(runs).dropna()
+    names, envs = list(areas.index), tuple(dict.fromkeys(areas.columns.get_level_values(0)))
+    cube = areas.to_numpy().reshape(len(names), len(envs), 4)
+    (choice,) = choose(Candidates(("qrc",) * len(names), envs, cube))
+    lines = [["", "score", "mean rank", "chosen", *envs]]
+    for i in choice.members:
+        score, *parts = (f"{x:.2f}" for x in (choice.scores[i], *choice.normalised[i]))
+        rank, share = f"{choice.ranks[i]:.1f}", f"{100 * choice.chosen_share[i]:.0f} %"
+        lines.append([names[i], score, rank, share, *parts])
+    return markdown(lines)
+
+
+def ranges_of_h(runs: Table) -> str:
+    """What each candidate's score can still become: its missing environments count 0, or 1.
+
+    Here 0 is the worst and 1 the best of all candidates that have run in an environment.
+    """
+    means = areas_of_h(runs).T.groupby(level="env", sort=False).mean().T
+    parts = means.apply(lambda x: pd.Series(normalise(x.dropna().to_numpy()), x.dropna().index))
+    low, high = parts.fillna(0).mean(axis=1), parts.fillna(1).mean(axis=1)
+    lines = [["", "lowest", "highest", "not run"]]
+    for name in high.sort_values(ascending=False, kind="stable").index:
+        missing = ", ".join(env for env in parts if np.isnan(parts.loc[name, env]))
+        lines.append([name, f"{low[name]:.2f}", f"{high[name]:.2f}", missing])
+    return markdown(lines)
 
 
 def leaky_relu(root: Path = ROOT) -> str:
@@ -224,14 +301,13 @@ def leaky_relu(root: Path = ROOT) -> str:
         slope: json.loads((root / "leaky_relu" / f"slope-{slope}.json").read_text())["runs"]
         for slope in ("1.0", "0.01")
     }
-    lines = ["| game | agent | slope 1 | slope 0.01 | diverged, 1 | diverged, 0.01 |"]
-    lines.append("| --- " * 6 + "|")
+    lines = [["game", "agent", "slope 1", "slope 0.01", "diverged, 1", "diverged, 0.01"]]
     for one, other in zip(*found.values(), strict=True):
         cells = [f"{each['mean']:.2f} ± {each['standard_error']:.2f}" for each in (one, other)]
         counts = [str(each["diverged"]) for each in (one, other)]
         name = TITLES[one["agent"]]
-        lines.append("| " + " | ".join([one["game"], name, *cells, *counts]) + " |")
-    return "\n".join(lines)
+        lines.append([one["game"], name, *cells, *counts])
+    return markdown(lines)
 
 
 # Verdicts.
@@ -257,18 +333,16 @@ def verdicts(runs: Table) -> str:
     """
     rows = list(_comparisons(runs))
     adjusted = statistics.holm(np.array([p for *_, p in rows]))
-    lines = [
-        "| claim | environment | steps, seeds | difference [95 % interval] | p (Holm) | verdict |",
-        "| --- " * 6 + "|",
-    ]
+    head = "claim|environment|steps, seeds|difference [95 % interval]|p (Holm)|verdict"
+    lines: list[Sequence[str]] = [head.split("|")]
     for (claim, env, size, gap, lost, _), p in zip(rows, adjusted, strict=True):
         verdict = "not enough data"
         if p < LEVEL:
             verdict = "**holds**" if gap.value > 0 else "**does not hold**"
         interval = f"{gap.value:+,.4g} [{gap.low:+,.4g}, {gap.high:+,.4g}]".replace("-", "−")
         shown = f"{p:.1e}" if p < 1e-3 else f"{p:.3f}"
-        lines.append(f"| {claim} | {env} | {size} | {interval}{lost} | {shown} | {verdict} |")
-    return "\n".join(lines)
+        lines.append([claim, env, size, interval + lost, shown, verdict])
+    return markdown(lines)
 
 
 def _comparisons(runs: Table) -> Iterator[tuple[str, str, str, Any, str, float]]:
@@ -300,7 +374,7 @@ def draw(runs: Table, curves: Table, path: Path, joined: int = 1) -> None:
         path: the picture to write.
         joined: so many neighbouring points of a curve are drawn as one, to calm it.
     """
-    envs = [env for env in (*GAMES, *TASKS) if (runs["env"] == env).any()]
+    envs = [env for env in ENVS if (runs["env"] == env).any()]
     variants = [name for name in NAMES if (runs["variant"] == name).any()]
     columns = min(3, len(envs) + 1)
     figure = blank(4.2 * columns, 3.4 * -(-(len(envs) + 1) // columns))
@@ -367,7 +441,11 @@ BLOCKS: dict[str, Callable[[Table], str]] = {
     "mujoco": lambda runs: finals(chosen(runs, "mujoco"), digits=0),
     "mujoco area": lambda runs: finals(chosen(runs, "mujoco"), "area", digits=0),
     "mujoco-1m": lambda runs: finals(chosen(runs, "mujoco-1m"), digits=0),
-    "study of h": study_of_h,
+    "study of h, games": lambda runs: finals_of_h(runs, GAMES, 1),
+    "study of h, small environments": lambda runs: finals_of_h(runs, list(SMALL), 2),
+    "study of h, scores": scores_of_h,
+    "study of h, ranges": ranges_of_h,
+    "classic control": solved,
 }
 """The tables by name."""
 PICTURES: dict[str, tuple[str, tuple[str, ...], int]] = {

@@ -48,6 +48,7 @@ def test_runs_and_curves_are_tidy(root):
     assert one["step"].tolist() == [25, 50, 75, 100]
     np.testing.assert_array_equal(one["return"], [4.0, np.nan, 4.0, np.nan])
     assert set(runs["study"]) == {"study"}
+    assert runs[runs["variant"] == "qc"]["area"].tolist() == [1.0, 1.0, 4.0]
     with pytest.raises(FileNotFoundError, match="holds no results"):
         results.load(root / "none")
 
@@ -90,6 +91,73 @@ def test_verdicts(monkeypatch, ours, theirs, verdict):
     assert f"{gap.value:+,.4g} [{gap.low:+,.4g}".replace("-", "−") in row
     assert "; seeds lost 0 of 3 and 0 of 3" in row
     assert row.endswith(f"| {verdict} |")
+
+
+def stage_one(variant: str, env: str, areas: list[float], **settings: object) -> pd.DataFrame:
+    """Runs of the study of h, seeds 0 and on; a run without an area has diverged."""
+    base = {"rule": "tdrc", "regularize": "output", "h": "network", "optimizer": "sgd"}
+    return pd.DataFrame(
+        {
+            **base, "h_scale": 1.0, "beta": 1.0, **settings, "study": "h/stage-1", "env": env,
+            "variant": variant, "seed": range(len(areas)), "final": areas, "area": areas,
+            "diverged": np.isnan(areas),
+        }
+    )  # fmt: skip
+
+
+@pytest.fixture
+def stage() -> pd.DataFrame:
+    nan = float("nan")
+    return pd.concat(
+        [
+            stage_one("a", "Freeway", [0.0, 0.5, 4.0, 3.5], beta=0.3),
+            stage_one("b", "Freeway", [8.0, 8.0, 8.0, 8.0], h="features"),
+            # The fifth seed of a game is not one of the protocol's.
+            stage_one("c", "Freeway", [6.0, 6.0, 6.0, 6.0, 99.0], regularize=None, h=None),
+            stage_one("a", "CartPole-v1", [100.0] * 4 + [500.0] * 4, beta=0.3),
+            # The run that diverged counts 100: the mean is 350.
+            stage_one("c", "CartPole-v1", [400.0, nan] + [300.0] * 3 + [500.0] * 2 + [400.0],
+                      regularize=None, h=None),
+            stage_one("d", "CartPole-v1", [500.0] * 8, optimizer="obgd"),
+            stage_one("stream-q", "CartPole-v1", [500.0] * 8, rule="td"),
+        ],
+        ignore_index=True,
+    )  # fmt: skip
+
+
+def test_the_study_names_settings_and_counts_lost_and_solved_runs(stage):
+    assert results.finals_of_h(stage, ["Freeway"], 1).splitlines() == [
+        "|  | Freeway |",
+        "| --- | --- |",
+        "| `parameters`, β = 1 (the paper's) | 24.6 ± 18.6 |",
+        "| `output`, β = 0.3 | 2.0 ± 1.0 (2 of 4 lost) |",
+        "| `output`, β = 1, features | 8.0 ± 0.0 |",
+    ]
+    assert results.solved(stage).splitlines()[2:] == [
+        "| StreamQ | 8 of 8 |",
+        "| `parameters`, β = 1 (the paper's) | 2 of 8 |",
+        "| `output`, β = 0.3 | 4 of 8 |",
+        "| `output`, β = 1, ObGD | 8 of 8 |",
+    ]
+
+
+def test_scores_are_of_candidates_that_ran_everywhere(stage):
+    # Means 2 and 6, 300 and 350; each in its own environment from 0 to 1.
+    paper, other = results.scores_of_h(stage).splitlines()[2:]
+    assert paper.startswith("| `parameters`, β = 1 (the paper's) | 1.00 | 1.0 | ")
+    assert paper.endswith("| 1.00 | 1.00 |")
+    assert other.startswith("| `output`, β = 0.3 | 0.00 | 2.0 | ")
+    assert other.endswith("| 0.00 | 0.00 |")
+
+
+def test_ranges_count_missing_environments_as_worst_and_best(stage):
+    # Means 2, 8 and 6 on Freeway; 300, 350 and 500 on CartPole.
+    assert results.ranges_of_h(stage).splitlines()[2:] == [
+        "| `output`, β = 1, ObGD | 0.50 | 1.00 | Freeway |",
+        "| `output`, β = 1, features | 0.50 | 1.00 | CartPole-v1 |",
+        "| `parameters`, β = 1 (the paper's) | 0.46 | 0.46 |  |",
+        "| `output`, β = 0.3 | 0.00 | 0.00 |  |",
+    ]
 
 
 def test_a_figure_is_drawn_although_a_stretch_has_no_episode(root):
