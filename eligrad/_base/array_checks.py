@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,13 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Shaped
 
-from eligrad._base.errors import did_you_mean
+from eligrad._base.checks import is_real, is_traced
+from eligrad._base.checks import one_of as one_of
+from eligrad._base.checks import positive as positive
+from eligrad._base.checks import within as within
 
 Number = int | float | Shaped[Array, ""]
-
-Leaf = Any
-"""A number in a settings pytree: a batch of them inside `vmap`'s arguments, and whatever a
-transformation puts in its place meanwhile."""
 
 
 def real(name: str, value: Any) -> Array:
@@ -34,7 +33,7 @@ def real(name: str, value: Any) -> Array:
 def number(name: str, value: Any, like: Array) -> Array:
     """A hyper-parameter: a scalar or an array, integers too, in the dtype of `like`."""
     array = jnp.asarray(value)
-    if not _is_real(array.dtype):
+    if not is_real(array.dtype):
         raise TypeError(f"{name} has dtype {array.dtype}; a real number is accepted")
     return array.astype(like.dtype)
 
@@ -47,46 +46,9 @@ def boolean(name: str, value: Any) -> Array:
     return array
 
 
-def within(name: str, value: Any, low: float, high: float) -> None:
-    """Refuses known values outside [low, high], NaN and infinity always.
-
-    A traced value is not checked.
-    """
-    if isinstance(value, jax.core.Tracer):
-        return
-    interval = f"[{low:g}, {high:g}]" if np.isfinite(high) else f"[{low:g}, ∞)"
-    accepted = f"values in {interval} are accepted"
-    known = _known_numbers(name, value, accepted)
-    outside = ~(np.isfinite(known) & (known >= low) & (known <= high))
-    if np.any(outside):
-        raise ValueError(f"{name} is {known[outside].flat[0]}; {accepted}")
-
-
-def positive(name: str, value: Any) -> None:
-    """Refuses known values that are not finite and above 0; a traced value is not checked."""
-    if isinstance(value, jax.core.Tracer):
-        return
-    accepted = "numbers above 0 are accepted"
-    known = _known_numbers(name, value, accepted)
-    if not np.all(np.isfinite(known) & (known > 0)):
-        raise ValueError(f"{name} is {value}; {accepted}")
-
-
-def _known_numbers(name: str, value: Any, accepted: str) -> np.ndarray:
-    known = np.asarray(value)
-    if not _is_real(known.dtype):
-        raise TypeError(f"{name} is {value!r}; {accepted}")
-    return known
-
-
-def _is_real(dtype: Any) -> bool:
-    kinds = (jnp.floating, jnp.integer, jnp.bool_)
-    return any(jnp.issubdtype(dtype, kind) for kind in kinds)
-
-
 def known_zero(value: Any) -> bool:
     """Whether `value` is known, already while tracing, to be 0 everywhere."""
-    return not isinstance(value, jax.core.Tracer) and not np.any(np.asarray(value))
+    return not is_traced(value) and not np.any(np.asarray(value))
 
 
 def scalar(name: str, value: Array) -> None:
@@ -125,14 +87,6 @@ def same_shape(**arrays: Array) -> None:
                 f"{name} has shape {array.shape} and {first} has shape {reference.shape}; "
                 "equal shapes are accepted"
             )
-
-
-def one_of(name: str, value: Any, accepted: Iterable[str]) -> None:
-    """Refuses a name that is not in the list, and suggests the nearest one that is."""
-    accepted = tuple(accepted)
-    if value not in accepted:
-        hint = did_you_mean(str(value), accepted, all_shown=True)
-        raise ValueError(f"{name} is {value!r}; one of {', '.join(accepted)} is accepted{hint}")
 
 
 def same_structure(name: str, tree: Any, like_name: str, like: Any) -> None:

@@ -8,7 +8,7 @@ linear function starts at 0.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,49 +16,10 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from eligrad import rules
-from eligrad._base import array_checks as check
-from eligrad._base.array_checks import Leaf, Number
+from eligrad._base.array_checks import Number
 from eligrad.agents.network import Network
+from eligrad.agents.settings import HSettings
 from eligrad.nets import Affine
-
-H = Literal["network", "features"]
-"""What h is."""
-
-
-@runtime_checkable
-class HSettings(Protocol):
-    """The settings of h, of a streaming agent or of Gradient PPO."""
-
-    @property
-    def rule(self) -> str:
-        """The name of the rule."""
-        ...
-
-    @property
-    def beta(self) -> Leaf:
-        """Regularisation of h."""
-        ...
-
-    @property
-    def regularize(self) -> rules.Regularize:
-        """What β acts on."""
-        ...
-
-    @property
-    def h(self) -> H:
-        """What h is."""
-        ...
-
-
-def check_settings(settings: HSettings) -> None:
-    """Raises ValueError for bad settings of h, and for settings that the rule does not use."""
-    rule = rules.get(settings.rule)
-    check.one_of("regularize", settings.regularize, get_args(rules.Regularize))
-    check.one_of("h", settings.h, get_args(H))
-    # A rule that does not regularise h has no use for the default of β, and ignores it.
-    rule.resolve_beta(settings.beta if rule.regularized else None, settings.regularize)
-    if settings.h != "network" and not rule.has_auxiliary:
-        raise ValueError(f"h is {settings.h!r} and rule {settings.rule!r}, which has no h")
 
 
 def check_network(settings: HSettings, network: Network) -> None:

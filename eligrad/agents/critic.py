@@ -16,11 +16,12 @@ import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from eligrad import rules
-from eligrad._base.array_checks import Leaf, Number
+from eligrad._base.array_checks import Number
+from eligrad._base.checks import Leaf
 from eligrad.agents import auxiliary
 from eligrad.agents.network import Network
 from eligrad.agents.protocol import Metrics
-from eligrad.rules.lambda_errors import Values
+from eligrad.rules.multistep import Values
 
 S = TypeVar("S", bound=Any)
 

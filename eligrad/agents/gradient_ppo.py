@@ -8,8 +8,7 @@ the expected TD(λ) error, which makes the critic's update a true gradient.
 from __future__ import annotations
 
 import dataclasses
-import math
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,67 +16,13 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
 from eligrad import rules
-from eligrad._base import array_checks as check
-from eligrad._base.array_checks import Leaf
 from eligrad.agents import auxiliary
 from eligrad.agents.policies import over_batch
-from eligrad.agents.ppo import (
-    STATIC,
-    ActorCritic,
-    ActorCriticConfig,
-    Batch,
-    Networks,
-    check_count,
-    check_divides,
-    norm,
-)
+from eligrad.agents.ppo import ActorCritic, Batch, Networks, norm
 from eligrad.agents.protocol import Metrics, Rollout
+from eligrad.agents.settings import GradientPPOConfig
 
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class GradientPPOConfig(ActorCriticConfig):
-    """The settings of Gradient PPO."""
-
-    critic_step_size: Leaf = 3e-3
-    """Adam's step size for the value function."""
-    h_step_size: Leaf = 3e-3
-    """Adam's step size for h."""
-    beta: Leaf = 1.0
-    """Regularisation of h; only a rule that has one, such as tdrc, uses it."""
-    minibatch_size: int = dataclasses.field(default=256, metadata=STATIC)
-    """Transitions in a minibatch, a multiple of `sequence`."""
-    sequence: int = dataclasses.field(default=32, metadata=STATIC)
-    """Transitions along which a TD(λ) error looks ahead."""
-    rule: str = dataclasses.field(default="tdrc", metadata=STATIC)
-    """How the critic moves: td, gtd2, tdc or tdrc."""
-    regularize: rules.Regularize = dataclasses.field(default="parameters", metadata=STATIC)
-    """What β acts on: all parameters of h (as in the paper), those of its head, or its output."""
-    h: auxiliary.H = dataclasses.field(default="network", metadata=STATIC)
-    """What h is: a separate network (as in the paper), or linear in the features of the critic."""
-    advantage: Literal["fresh", "stale"] = dataclasses.field(default="fresh", metadata=STATIC)
-    """Where the policy's advantage comes from: TD(λ) errors of the minibatch (fresh), or of the
-    whole rollout, computed once (stale)."""
-    importance_sampling: bool = dataclasses.field(default=False, metadata=STATIC)
-    """Whether TD(λ) errors weigh actions by how likely the current policy is to take them."""
-
-    @property
-    def unit(self) -> int:
-        """Transitions that stay together in a minibatch."""
-        return self.sequence
-
-    def check(self) -> None:
-        """Raises ValueError for a bad setting, by its name. Traced numbers are not checked."""
-        super().check()
-        for name in ("h_step_size", "beta"):
-            check.within(name, getattr(self, name), 0.0, math.inf)
-        auxiliary.check_settings(self)
-        check.one_of("advantage", self.advantage, ("fresh", "stale"))
-        check_count("sequence", self.sequence)
-        check_divides(
-            "sequence", self.sequence, "rollout / num_envs", self.rollout // self.num_envs
-        )
-        check_divides("sequence", self.sequence, "minibatch_size", self.minibatch_size)
+jax.tree_util.register_dataclass(GradientPPOConfig)
 
 
 @jax.tree_util.register_dataclass

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -20,8 +18,6 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from eligrad import normalize, rules
-from eligrad._base import array_checks as check
-from eligrad._base.array_checks import Leaf
 from eligrad.agents.fit import check_network
 from eligrad.agents.network import Network, ppo_network
 from eligrad.agents.policies import Policy, check_policy, make_policy, networks_of, over_batch
@@ -33,83 +29,15 @@ from eligrad.agents.protocol import (
     RolloutAgent,
     Transition,
 )
+from eligrad.agents.settings import STATIC, ActorCriticConfig, PPOConfig
 from eligrad.agents.streaming import NormalizedTransition, Normalizer
 
-STATIC = {"static": True}
+jax.tree_util.register_dataclass(ActorCriticConfig)
+jax.tree_util.register_dataclass(PPOConfig)
+
 OBSERVATION_CLIP = 10.0
 REWARD_CLIP = 10.0
 ADAM_EPSILON = 1e-5
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class ActorCriticConfig:
-    """Settings; the numbers are pytree leaves, so that runs may differ in them."""
-
-    gamma: Leaf = 0.99
-    """Discount."""
-    lam: Leaf = 0.95
-    """λ of the advantage estimates."""
-    actor_step_size: Leaf = 3e-4
-    """Adam's step size for the policy."""
-    critic_step_size: Leaf = 3e-4
-    """Adam's step size for the value function."""
-    clip: Leaf = 0.2
-    """The ratio of new to old action probabilities is clipped to 1 ± this."""
-    entropy_bonus: Leaf = 0.0
-    """Weight of the policy's entropy."""
-    max_gradient_norm: Leaf = 0.5
-    """Largest norm of each network's gradient, which is scaled down to it; 0: no limit."""
-    target_kl: Leaf = 0.0
-    """An update ends at the first minibatch whose approximate KL is larger; 0: no limit."""
-    anneal_steps: Leaf = 0.0
-    """Environment steps over which step sizes fall linearly to 0; 0: they are constant."""
-    rollout: int = dataclasses.field(default=2048, metadata=STATIC)
-    """Environment steps between two updates, those of all `num_envs` together."""
-    num_envs: int = dataclasses.field(default=1, metadata=STATIC)
-    """Environments that each agent acts in at once."""
-    epochs: int = dataclasses.field(default=4, metadata=STATIC)
-    """Passes over a rollout."""
-    minibatch_size: int = dataclasses.field(default=64, metadata=STATIC)
-    """Transitions in a minibatch."""
-
-    @property
-    def unit(self) -> int:
-        """Transitions that stay together in a minibatch."""
-        return 1
-
-    def check(self) -> None:
-        """Raises ValueError for a bad setting, by its name. Traced numbers are not checked."""
-        for name in ("gamma", "lam"):
-            check.within(name, getattr(self, name), 0.0, 1.0)
-        for name in (
-            "actor_step_size", "critic_step_size", "clip", "entropy_bonus", "max_gradient_norm",
-            "target_kl", "anneal_steps",
-        ):  # fmt: skip
-            check.within(name, getattr(self, name), 0.0, math.inf)
-        for name in ("rollout", "num_envs", "epochs", "minibatch_size"):
-            check_count(name, getattr(self, name))
-        check_divides("num_envs", self.num_envs, "rollout", self.rollout)
-        check_divides("minibatch_size", self.minibatch_size, "rollout", self.rollout)
-        if self.minibatch_size < 2:
-            raise ValueError(
-                f"minibatch_size is {self.minibatch_size}; at least 2 are accepted, since a "
-                "minibatch's advantages are divided by their deviation"
-            )
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class PPOConfig(ActorCriticConfig):
-    """The settings of PPO."""
-
-    value_clip: Leaf = 0.2
-    """The change of a value is clipped to ± this; 0: it is not clipped."""
-
-    def check(self) -> None:
-        """Raises ValueError for a bad setting, by its name. Traced numbers are not checked."""
-        super().check()
-        check.within("value_clip", self.value_clip, 0.0, math.inf)
 
 
 class Networks(NamedTuple):
@@ -154,6 +82,23 @@ class ActorCritic(RolloutAgent):
     policy: Policy = dataclasses.field(metadata=STATIC)
     critic: Network = dataclasses.field(metadata=STATIC)
     """State values, as a vector of one entry."""
+
+    @classmethod
+    def make(
+        cls, config: Any, observation_space: Any, action_space: Any, network: Any = None
+    ) -> ActorCritic:
+        """The agent for an environment's spaces; see `registry.register`.
+
+        Args:
+            config: the settings.
+            observation_space: of the environment.
+            action_space: of the environment.
+            network: a pair of your own, (policy, critic), or None.
+        """
+        make = functools.partial(ppo_network, tuple(observation_space.shape))
+        policy, critic = networks_of(network, lambda: make(1, output_gain=1.0))
+        small = functools.partial(make, output_gain=0.01)
+        return cls(config, make_policy(action_space, policy, small), critic)
 
     def init(self, key: PRNGKeyArray, observation: Shaped[Array, "envs ..."]) -> PPOState:
         """The state at the first observations, before the first action."""
@@ -429,31 +374,3 @@ def norm(tree: PyTree) -> Float[Array, ""]:
     """The Euclidean norm of all entries together."""
     squares = (jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree))
     return jnp.sqrt(sum(squares, jnp.zeros((), jnp.float32)))
-
-
-def check_count(name: str, value: Any) -> None:
-    """Raises ValueError for anything but an integer of at least 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} is {value}; a whole number of at least 1 is accepted")
-
-
-def check_divides(name: str, value: int, whole_name: str, whole: int) -> None:
-    """Raises ValueError if `value` does not divide `whole`."""
-    if value > whole or whole % value:
-        raise ValueError(
-            f"{name} is {value} and {whole_name} {whole}; {name} must divide {whole_name}"
-        )
-
-
-def make_actor_critic(agent: type[ActorCritic]) -> Callable[..., ActorCritic]:
-    """Returns a builder of PPO or Gradient PPO; see `registry.register`."""
-
-    def build(
-        config: Any, observation_space: Any, action_space: Any, network: Any = None
-    ) -> ActorCritic:
-        make = functools.partial(ppo_network, tuple(observation_space.shape))
-        policy, critic = networks_of(network, lambda: make(1, output_gain=1.0))
-        small = functools.partial(make, output_gain=0.01)
-        return agent(config, make_policy(action_space, policy, small), critic)
-
-    return build

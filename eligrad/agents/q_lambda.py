@@ -10,9 +10,8 @@ optimiser, how far they move ("obgd" with the rule "td" gives StreamQ, "trace-ad
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,14 +20,14 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from eligrad import normalize, optim, rules
-from eligrad._base import array_checks as check
-from eligrad._base.array_checks import Leaf, Number
+from eligrad._base.array_checks import Number
 from eligrad.agents import auxiliary
 from eligrad.agents.critic import Critic, columns
 from eligrad.agents.fit import check_network, number_of_actions
 from eligrad.agents.network import Network, default_network
 from eligrad.agents.policies import over_batch
 from eligrad.agents.protocol import Inspection, Metrics, StreamingAgent, Transition
+from eligrad.agents.settings import STATIC, QLambdaConfig
 from eligrad.agents.streaming import (
     Choice,
     NormalizedTransition,
@@ -44,62 +43,7 @@ from eligrad.agents.streaming import (
 
 _LAST_STEP = np.iinfo(np.int32).max
 
-Target = Literal["max", "sarsa", "expected"]
-
-
-STATIC = {"static": True}
-"""Marks a field that is static: it shapes the program, and is not a leaf."""
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class QLambdaConfig:
-    """Settings; all numbers are pytree leaves, so that a `vmap` can run over them."""
-
-    lam: Leaf = 0.8
-    """Trace parameter λ, in [0, 1]."""
-    gamma: Leaf = 0.99
-    """Discount."""
-    step_size: Leaf = 1e-4
-    """Step size of the value parameters w."""
-    h_scale: Leaf = 1.0
-    """Step size of the auxiliary parameters θ, as a multiple of `step_size`."""
-    beta: Leaf = 1.0
-    """Regularisation of h; only a rule that has one, such as tdrc, uses it."""
-    sparsity: Leaf = 0.9
-    """Share of each unit's incoming weights that start at 0."""
-    epsilon_start: Leaf = 1.0
-    """Exploration at the first step."""
-    epsilon_end: Leaf = 0.01
-    """Exploration from the end of the schedule on."""
-    exploration_steps: Leaf = 200_000
-    """Length of the linear exploration schedule, in environment steps."""
-    kappa: Leaf = 2.0
-    """κ of ObGD: a larger one makes smaller steps; no other optimiser uses it."""
-    optimizer: str = dataclasses.field(default="sgd", metadata=STATIC)
-    """How w and θ are moved: sgd, adam, rmsprop, obgd, adaptive-obgd or trace-adam."""
-    rule: str = dataclasses.field(default="tdrc", metadata=STATIC)
-    """How parameters move: td, gtd2, tdc or tdrc."""
-    regularize: rules.Regularize = dataclasses.field(default="parameters", metadata=STATIC)
-    """What β acts on: all parameters of h (as in the paper), those of its head, or its output."""
-    h: auxiliary.H = dataclasses.field(default="network", metadata=STATIC)
-    """What h is: a separate network (as in the paper), or linear in the features of q's network."""
-    target: Target = dataclasses.field(default="max", metadata=STATIC)
-    """What is bootstrapped from: max, sarsa or expected."""
-    trace_cut: rules.TraceCut = dataclasses.field(default="after", metadata=STATIC)
-    """Where the traces of a max target end at a non-greedy action: after or watkins."""
-
-    def check(self) -> None:
-        """Raises ValueError for a bad setting, by its name. Traced numbers are not checked."""
-        for name in ("lam", "gamma", "sparsity", "epsilon_start", "epsilon_end"):
-            check.within(name, getattr(self, name), 0.0, 1.0)
-        for name in ("step_size", "h_scale", "beta", "exploration_steps"):
-            check.within(name, getattr(self, name), 0.0, math.inf)
-        check.positive("kappa", self.kappa)
-        check.one_of("target", self.target, ("max", "sarsa", "expected"))
-        check.one_of("trace_cut", self.trace_cut, ("after", "watkins"))
-        check.one_of("optimizer", self.optimizer, optim.names())
-        auxiliary.check_settings(self)
+jax.tree_util.register_dataclass(QLambdaConfig)
 
 
 class QLambdaState(NamedTuple):

@@ -9,23 +9,29 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eligrad._base import array_checks as check
+from eligrad._base import checks as check
 from eligrad._base.errors import UnknownName
-from eligrad.agents.gradient_ppo import GradientPPO, GradientPPOConfig
-from eligrad.agents.ppo import PPO, PPOConfig, make_actor_critic
-from eligrad.agents.protocol import Agent
-from eligrad.agents.q_lambda import QLambdaConfig, make_q_lambda
-from eligrad.agents.stream_ac import StreamACConfig, make_stream_ac
+from eligrad._base.lazy import imported
+from eligrad.agents.settings import (
+    GradientPPOConfig,
+    PPOConfig,
+    QLambdaConfig,
+    StreamACConfig,
+)
+
+if TYPE_CHECKING:
+    from eligrad.agents.protocol import Agent
 
 EXPLORATION_FRACTION = 0.2
 """Share of the steps over which ε falls, by default."""
 
-Builder = Callable[..., Agent]
-"""`build(config, observation_space, action_space, network)`; `network` is None for the default."""
+Builder = Callable[..., Any]
+"""`build(config, observation_space, action_space, network)` makes the agent; `network` is None for
+the default."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +43,13 @@ class Entry:
     """The name in figures."""
     config: Any
     """Its settings, with their defaults: an instance of its settings class."""
-    build: Builder
+    builder: Builder | str
+    """The builder, or the place that it is imported from, such as `"package.module:make"`."""
+
+    @property
+    def build(self) -> Builder:
+        """The builder, imported when it is first needed."""
+        return imported(self.builder)
 
 
 AGENTS: dict[str, Entry] = {}
@@ -48,7 +60,7 @@ TITLES: dict[str, str] = {}
 """The title of each, by name."""
 
 
-def register(name: str, *, title: str, config: Any, build: Builder) -> None:
+def register(name: str, *, title: str, config: Any, build: Builder | str) -> None:
     """Adds an agent, for the command line, the facade, sweeps and everything else.
 
     Args:
@@ -58,7 +70,8 @@ def register(name: str, *, title: str, config: Any, build: Builder) -> None:
             fields that shape the program are static, with a method `check`.
         build: makes the agent: `build(config, observation_space, action_space, network)`. It
             raises ValueError for spaces that the agent cannot act in. `network` is whatever the
-            user gave as `network=`, or None.
+            user gave as `network=`, or None. A place `"package.module:make"` is imported when the
+            agent is first built.
     """
     if name in AGENTS:
         raise ValueError(f"the agent {name!r} is registered already; choose another name")
@@ -216,19 +229,19 @@ def _register_all() -> None:
             dataclasses.replace(plain, rule="td", optimizer="obgd", step_size=1.0),
         ),
     ):
-        register(name, title=title, config=config, build=make_q_lambda)
+        register(name, title=title, config=config, build="eligrad.agents.q_lambda:make_q_lambda")
     gradient_ac = StreamACConfig(rule="tdrc", beta=1.0, regularize="output")
     for name, title, config in (
         ("stream-ac", "Stream AC(λ)", StreamACConfig()),
         ("gradient-ac", "Gradient AC(λ)", gradient_ac),
     ):
-        register(name, title=title, config=config, build=make_stream_ac)
-    register("ppo", title="PPO", config=PPOConfig(), build=make_actor_critic(PPO))
+        register(name, title=title, config=config, build="eligrad.agents.stream_ac:make_stream_ac")
+    register("ppo", title="PPO", config=PPOConfig(), build="eligrad.agents.ppo:PPO.make")
     register(
         "gradient-ppo",
         title="Gradient PPO",
         config=GradientPPOConfig(),
-        build=make_actor_critic(GradientPPO),
+        build="eligrad.agents.gradient_ppo:GradientPPO.make",
     )
 
 

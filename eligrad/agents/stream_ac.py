@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -19,8 +18,7 @@ import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
 from eligrad import normalize, optim, rules
-from eligrad._base import array_checks as check
-from eligrad._base.array_checks import Leaf, Number
+from eligrad._base.array_checks import Number
 from eligrad.agents import auxiliary
 from eligrad.agents.critic import Critic, columns, follow
 from eligrad.agents.fit import check_network
@@ -34,6 +32,7 @@ from eligrad.agents.policies import (
     over_batch,
 )
 from eligrad.agents.protocol import Inspection, Metrics, StreamingAgent, Transition
+from eligrad.agents.settings import STATIC, StreamACConfig
 from eligrad.agents.streaming import (
     Normalizer,
     emptied,
@@ -42,50 +41,7 @@ from eligrad.agents.streaming import (
     restart_normalizer,
 )
 
-STATIC = {"static": True}
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class StreamACConfig:
-    """Settings; all numbers are pytree leaves, so that a `vmap` can run over them."""
-
-    lam: Leaf = 0.8
-    """Trace parameter λ of actor and critic, in [0, 1]."""
-    gamma: Leaf = 0.99
-    """Discount."""
-    actor_step_size: Leaf = 1.0
-    """ObGD's step size for the policy, before it is bounded."""
-    critic_step_size: Leaf = 1.0
-    """ObGD's step size for the value function, before it is bounded."""
-    h_scale: Leaf = 1.0
-    """Step size of h, as a multiple of `critic_step_size`."""
-    actor_kappa: Leaf = 3.0
-    """How cautious ObGD is with the policy."""
-    critic_kappa: Leaf = 2.0
-    """How cautious ObGD is with the value function and h."""
-    entropy_bonus: Leaf = 0.01
-    """Weight τ of the policy's entropy."""
-    beta: Leaf = 0.0
-    """Regularisation of h; only a rule that has one, such as tdrc, uses it."""
-    sparsity: Leaf = 0.9
-    """Share of each unit's incoming weights that start at 0."""
-    rule: str = dataclasses.field(default="td", metadata=STATIC)
-    """How the critic moves: td, gtd2, tdc or tdrc."""
-    regularize: rules.Regularize = dataclasses.field(default="parameters", metadata=STATIC)
-    """What β acts on: all parameters of h, those of its head, or its output."""
-    h: auxiliary.H = dataclasses.field(default="network", metadata=STATIC)
-    """What h is: a network of its own, or linear in the features of the critic."""
-
-    def check(self) -> None:
-        """Refuses settings that make no sense, by name. Traced numbers pass unseen."""
-        for name in ("lam", "gamma", "sparsity"):
-            check.within(name, getattr(self, name), 0.0, 1.0)
-        for name in ("actor_step_size", "critic_step_size", "h_scale", "entropy_bonus", "beta"):
-            check.within(name, getattr(self, name), 0.0, math.inf)
-        for name in ("actor_kappa", "critic_kappa"):
-            check.positive(name, getattr(self, name))
-        auxiliary.check_settings(self)
+jax.tree_util.register_dataclass(StreamACConfig)
 
 
 class StreamACState(NamedTuple):

@@ -41,7 +41,6 @@ class Completion:
 def main(arguments: list[str]) -> int:
     """Prints the script for the shell that the arguments name; returns the exit code."""
     shell = tyro.cli(Completion, prog="eligrad completion", args=arguments).shell
-    # JAX is loaded here, and not for a mistyped option.
     from eligrad.agents import AGENTS
     from eligrad.cli import COMMANDS
     from eligrad.cli.train import option_names

@@ -1,14 +1,10 @@
-"""`eligrad train`: trains an agent, writes a run folder, prints a table of returns."""
+"""`eligrad train`: its options, made from the settings of an agent. `start.py` trains."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
-import datetime
-import itertools
 import logging
-import shlex
 import sys
 import warnings
 from pathlib import Path
@@ -16,7 +12,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import tyro
-from jax.errors import JaxRuntimeError
 from tyro.constructors import PrimitiveConstructorSpec
 
 from eligrad import optim, rules
@@ -24,16 +19,9 @@ from eligrad._base.checks import whole_number
 from eligrad._base.errors import UnknownName
 from eligrad.agents import AGENTS, registry
 from eligrad.agents.registry import EXPLORATION_FRACTION
-from eligrad.cli.modules import Modules, import_typed, look_here
-from eligrad.engines import Diverged, EnvironmentFault, OutOfMemory, WorkerDied
-from eligrad.engines.devices import device_for_each_run, keep_compiled_programs
-from eligrad.envs.names import module_of
-from eligrad.runs.config import plan_in_file, read_options, rollout_of, whole_rollouts
-from eligrad.runs.folder import RunFolder, RunInUseError
-from eligrad.runs.summary import as_text
-from eligrad.training import Interrupted, resume, train
-from eligrad.training.build import check_imported
-from eligrad.training.callbacks import EvaluateEvery
+from eligrad.cli.modules import Modules, import_typed
+from eligrad.envs.names import check_name
+from eligrad.runs.config import plan_in_file, read_options
 
 
 def _count(name: str) -> PrimitiveConstructorSpec[int]:
@@ -160,7 +148,11 @@ def parse(arguments: list[str]) -> Train:
     if not command.env:
         raise ValueError("an agent and an environment are needed, such as qrc MinAtar/Breakout-v1")
     registry.get(command.agent)
-    return command if command.agent == assumed else _cli(arguments, _defaults(command.agent))
+    check_name(command.env)
+    if command.agent != assumed:
+        command = _cli(arguments, _defaults(command.agent))
+    command.settings.check()
+    return command
 
 
 def _defaults(agent: str, /, settings: Any = None, **options: Any) -> Train:
@@ -170,6 +162,8 @@ def _defaults(agent: str, /, settings: Any = None, **options: Any) -> Train:
 
 
 def _parse_resume(arguments: list[str], run: Path) -> Train:
+    from eligrad.runs.folder import RunFolder
+
     plan = plan_in_file(RunFolder.open(run).config["plan"], run / "config.json")
     if plan.agent is None or plan.env is None:
         raise ValueError(
@@ -217,9 +211,6 @@ def _parse_config(arguments: list[str], path: Path) -> Train:
     return command
 
 
-_FAULTS = (
-    EnvironmentFault, Diverged, WorkerDied, OutOfMemory, OSError, MemoryError, JaxRuntimeError,
-)  # fmt: skip
 _FREE_ON_RESUMING = {
     "steps", "processes", "resume", "modules", "logger", "eval_every", "progress", "cache", "debug",
 }  # fmt: skip
@@ -265,8 +256,12 @@ def main(arguments: list[str]) -> int:
             finder.add_argument("--import", action="append", default=[], dest="modules")
             # Before the rest is read: a module may register the agent.
             import_typed(finder.parse_known_args(arguments)[0].modules)
-            return _run(parse(arguments))
-    except (ValueError, TypeError, ImportError, *_FAULTS) as error:
+            command = parse(arguments)
+            # JAX is loaded here, and not for a mistyped option.
+            from eligrad.cli import start
+
+            return start.run(command)
+    except (ValueError, TypeError, ImportError, OSError) as error:
         if debug:
             raise
         print(f"eligrad train: {str(error) or repr(error)}", file=sys.stderr)
@@ -276,133 +271,3 @@ def main(arguments: list[str]) -> int:
 def _say(message: Warning | str, *_: object) -> None:
     """Prints a warning without the line of the program that gave it."""
     print(f"eligrad train: {message}", file=sys.stderr)
-
-
-def _run(command: Train) -> int:
-    device_for_each_run(command.seeds)
-    if command.cache:
-        keep_compiled_programs()
-    folder = command.resume or command.out or _make_default_folder(command)
-    try:
-        if command.resume is not None:
-            resume(
-                folder,
-                steps=command.steps,
-                processes=command.processes,
-                progress=command.progress,
-                loggers=command.logger,
-                callbacks=_callbacks(command),
-            )
-        else:
-            if command.config is not None:
-                check_imported(command.env, command.config)
-            elif module_of(command.env) is not None:
-                look_here()
-            _begin(command, folder)
-    except Interrupted as stop:
-        print(_report(folder))
-        if stop.step < command.steps:
-            print(
-                f"\nstopped at step {stop.step:,} of {command.steps:,}; to continue:\n  "
-                f"{_go_on(command, folder)}"
-            )
-        return 128 + stop.signal_number
-    except _FAULTS as error:
-        if command.debug:
-            raise
-        print(f"eligrad train: {str(error) or repr(error)}", file=sys.stderr)
-        elsewhere = isinstance(error, (FileExistsError, RunInUseError))
-        if not elsewhere and (folder / "config.json").is_file():
-            print("to continue from the last checkpoint, once the cause is fixed:", file=sys.stderr)
-            print(f"  {_go_on(command, folder)}", file=sys.stderr)
-        return 2
-    finally:
-        if folder not in (command.resume, command.out):
-            # Removed if it is empty.
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-                folder.parent.rmdir()
-    print(_report(folder))
-    return 0
-
-
-def _go_on(command: Train, folder: Path) -> str:
-    """The command that resumes a run."""
-    module = module_of(command.env)
-    # Only what the user types is imported, not what a file names.
-    trusted = [] if module is None else ["--import", module]
-    return shlex.join(["eligrad", "train", "--resume", str(folder), *trusted])
-
-
-def _begin(command: Train, folder: Path) -> None:
-    if command.config is None:
-        settings = {k: v for k, v in vars(command.settings).items() if k != "exploration_steps"}
-        if "exploration_fraction" in vars(command):
-            settings["exploration_fraction"] = vars(command)["exploration_fraction"]
-        options = {
-            "steps": command.steps,
-            "seeds": range(command.seed, command.seed + command.seeds),
-            "max_episode_steps": command.max_episode_steps,
-            "chunk": command.chunk,
-            "checkpoint_every": command.checkpoint_every,
-        }
-    else:
-        options = read_options(command.config)
-        settings = options.pop("settings")
-        if command.steps != Train.steps or "steps" not in options:
-            options["steps"] = command.steps
-        options = {k: v for k, v in options.items() if k not in ("agent", "env")}
-    steps = whole_number("steps", options["steps"])
-    rollout = int(settings.get("rollout", rollout_of(command.settings)))
-    if steps % rollout:
-        print(
-            f"{command.agent} learns from whole rollouts of {rollout:,} steps: --steps is rounded "
-            f"up to {whole_rollouts(steps, rollout):,}"
-        )
-    train(
-        command.agent,
-        command.env,
-        out=folder,
-        processes=command.processes,
-        progress=command.progress,
-        loggers=command.logger,
-        callbacks=_callbacks(command),
-        **options,
-        **settings,
-    )
-
-
-def _callbacks(command: Train) -> list[EvaluateEvery]:
-    return [] if command.eval_every is None else [EvaluateEvery(command.eval_every)]
-
-
-def _make_default_folder(command: Train) -> Path:
-    """Makes a new folder under runs/, also if other commands start in the same second."""
-    time = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    env = command.env.replace("/", "-").replace(":", "-")
-    for n in itertools.count(1):
-        folder = Path("runs") / (f"{command.agent}-{env}-{time}" + (f"-{n}" if n > 1 else ""))
-        with contextlib.suppress(FileExistsError):
-            folder.mkdir(parents=True)
-            return folder
-    raise AssertionError("unreachable")
-
-
-def _report(folder: Path) -> str:
-    """Returns the table of returns, the speed, and the paths of the results."""
-    summary = RunFolder(folder).summary
-    rate = summary["steps_per_second"]
-    lines = [
-        "",
-        f"{summary['title']}: return of an episode after {summary['steps']:,} steps",
-        "",
-        as_text(summary),
-        "",
-        f"{rate:,.0f} steps/s, all seeds together; {summary['seconds']:.0f} s in all, about "
-        f"{summary['startup_seconds']:.0f} s of them to compile" if rate else "no step taken",
-        *(f"note:  {remark}" for remark in summary.get("remarks", [])),
-        f"run:   {folder}",
-    ]  # fmt: skip
-    if (folder / "curve.png").exists():
-        lines.append(f"curve: {folder / 'curve.png'}")
-    return "\n".join(lines)

@@ -1,11 +1,17 @@
 """Environments: one protocol for JAX, one for the host, and `make` for both."""
 
-from eligrad.envs.check import InvalidEnvironmentError, check_env
-from eligrad.envs.core import Environment, Step, Transition, step_autoreset
-from eligrad.envs.host import HostCopies, HostEnvironment, HostTransition
-from eligrad.envs.registry import list_envs, make, register
-from eligrad.envs.spaces import Box, Discrete
-from eligrad.envs.wrappers import TimeLimit
+from typing import TYPE_CHECKING
+
+from eligrad._base.lazy import lazy
+
+if TYPE_CHECKING:
+    from eligrad.envs.check import InvalidEnvironmentError, check_env
+    from eligrad.envs.core import Environment, Step, Transition, step_autoreset
+    from eligrad.envs.host import HostCopies, HostEnvironment, HostTransition
+    from eligrad.envs.names import list_envs, register
+    from eligrad.envs.registry import make
+    from eligrad.envs.spaces import Box, Discrete
+    from eligrad.envs.wrappers import TimeLimit
 
 __all__ = [
     "Box",
@@ -24,3 +30,5 @@ __all__ = [
     "register",
     "step_autoreset",
 ]
+
+__getattr__, __dir__ = lazy(__name__)

@@ -1,7 +1,7 @@
 """Probes: tiny environments, each solved only if one thing works.
 
-When an agent fails on a real task, it is hard to see why. Run these in the order of `PROBES`: the
-first one that fails shows which part does not work. Each has exact answers.
+When an agent fails on a real task, it is hard to see why. Run these in the order of `PROBES` in
+`names.py`: the first one that fails shows which part does not work. Each has exact answers.
 """
 
 from __future__ import annotations
@@ -16,22 +16,6 @@ from jaxtyping import Array, Bool, Int32, PRNGKeyArray
 from eligrad._base.checks import whole_number
 from eligrad.envs.core import Environment, State, Step
 from eligrad.envs.spaces import Box, Discrete
-
-PROBES: dict[str, str] = {
-    f"Probe/{name}-v0": f"eligrad.envs.probes:{name}"
-    for name in (
-        "Reward",
-        "Observation",
-        "Discount",
-        "Action",
-        "Policy",
-        "Trace",
-        "Truncation",
-        "OffPolicy",
-        "Continuous",
-    )
-}
-"""Entry points by name, easiest first."""
 
 
 class Probe(Environment[State]):

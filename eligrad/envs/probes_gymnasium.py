@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import gymnasium
 
-from eligrad.envs import probes
+from eligrad._base.lazy import imported
 from eligrad.envs.adapters.to_gymnasium import GymnasiumFromJax
+from eligrad.envs.names import PROBES
 
 
 def make_probe(name: str) -> GymnasiumFromJax:
     """The probe of that name, such as `"Probe/Reward-v0"`."""
-    if name not in probes.PROBES:
-        raise ValueError(f"name is {name!r}; one of {', '.join(probes.PROBES)} is accepted")
-    _, _, class_name = probes.PROBES[name].partition(":")
-    return GymnasiumFromJax(getattr(probes, class_name)())
+    if name not in PROBES:
+        raise ValueError(f"name is {name!r}; one of {', '.join(PROBES)} is accepted")
+    return GymnasiumFromJax(imported(PROBES[name])())
 
 
-for _name in probes.PROBES:
+for _name in PROBES:
     if _name not in gymnasium.registry:
         gymnasium.register(
             _name, entry_point="eligrad.envs.probes_gymnasium:make_probe", kwargs={"name": _name}

@@ -11,41 +11,26 @@ What a name needs is imported when it is made.
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
 from eligrad._base.errors import UnknownName, did_you_mean
+from eligrad._base.lazy import imported
 from eligrad._base.optional import import_optional
 from eligrad.envs.core import Environment
 from eligrad.envs.host import HostEnvironment
-from eligrad.envs.names import import_module_of, module_of
-from eligrad.envs.probes import PROBES
+from eligrad.envs.names import (
+    ADAPTERS,
+    REGISTERED,
+    EntryPoint,
+    check_name,
+    import_module_of,
+    module_of,
+)
 from eligrad.envs.wrappers import TimeLimit
-
-EntryPoint = str | Callable[..., Environment | HostEnvironment]
-
-_registered: dict[str, EntryPoint] = {
-    "MinAtar/Asterix-v1": "eligrad.envs.minatar.asterix:Asterix",
-    "MinAtar/Breakout-v1": "eligrad.envs.minatar.breakout:Breakout",
-    "MinAtar/Freeway-v1": "eligrad.envs.minatar.freeway:Freeway",
-    "MinAtar/Seaquest-v1": "eligrad.envs.minatar.seaquest:Seaquest",
-    "MinAtar/SpaceInvaders-v1": "eligrad.envs.minatar.space_invaders:SpaceInvaders",
-    **PROBES,
-}
-
-_own_suites = {name.partition("/")[0] for name in _registered}
-
-# Each takes the rest of the name as its first argument.
-_adapters: dict[str, str] = {
-    "gymnax": "eligrad.envs.adapters.gymnax:GymnaxEnvironment",
-    "brax": "eligrad.envs.adapters.brax:make_brax",
-    "gymnasium": "eligrad.envs.adapters.gymnasium:GymnasiumEnvironment",
-}
 
 
 def make(
@@ -60,55 +45,25 @@ def make(
     own = name.removeprefix(f"{module_of(name)}:")
     timed = {} if max_episode_steps is None else {"max_episode_steps": max_episode_steps}
     suite, _, rest = name.partition("/")
-    if own in _registered:
-        return _limited(_made(own, _registered[own], **options), max_episode_steps)
+    if own in REGISTERED:
+        return _limited(_made(own, REGISTERED[own], **options), max_episode_steps)
     if suite == "gymnax":
-        return _limited(_made(name, _adapters[suite], rest, **options), max_episode_steps)
-    if suite in _adapters:
-        return _made(name, _adapters[suite], rest, **timed, **options)
-    if suite in _own_suites:
-        raise UnknownName("environment", name, _registered)
-    purpose = f"{name!r}, which is not one of eligrad's own{did_you_mean(name, _registered)},"
+        return _limited(_made(name, ADAPTERS[suite], rest, **options), max_episode_steps)
+    if suite in ADAPTERS:
+        return _made(name, ADAPTERS[suite], rest, **timed, **options)
+    check_name(name)
+    purpose = f"{name!r}, which is not one of eligrad's own{did_you_mean(name, REGISTERED)},"
     import_optional("gymnasium", extra="gymnasium", purpose=purpose)
     try:
-        return _made(name, _adapters["gymnasium"], name, **timed, **options)
+        return _made(name, ADAPTERS["gymnasium"], name, **timed, **options)
     except UnknownName as error:
-        raise UnknownName("environment", name, error.known | _registered.keys()) from None
-
-
-def register(name: str, entry_point: EntryPoint) -> None:
-    """Registers an environment under a name.
-
-    `entry_point` is a class or function that returns an `Environment` (or a `HostEnvironment`, for
-    instance `lambda: GymnasiumEnvironment(MyEnv)`), or a string `"package.module:Class"`, which is
-    imported when the environment is first made.
-    """
-    if name in _registered:
-        raise ValueError(f"the name {name!r} is taken by {_registered[name]!r}")
-    if name.partition("/")[0] in _adapters:
-        raise ValueError(f"the name {name!r} begins like those of another suite: {list(_adapters)}")
-    if not callable(entry_point) and entry_point.count(":") != 1:
-        raise ValueError(
-            f"entry_point is {entry_point!r}; a class, a function or 'package.module:Class' is "
-            "accepted"
-        )
-    _registered[name] = entry_point
-
-
-def list_envs() -> list[str]:
-    """The registered names, in alphabetical order; `make` also knows those of other suites."""
-    return sorted(_registered)
+        raise UnknownName("environment", name, error.known | REGISTERED.keys()) from None
 
 
 def _made(
     name: str, entry_point: EntryPoint, *arguments: Any, **options: Any
 ) -> Environment | HostEnvironment:
-    if isinstance(entry_point, str):
-        module, _, attribute = entry_point.partition(":")
-        build = getattr(importlib.import_module(module), attribute)
-    else:
-        build = entry_point
-    env = build(*arguments, **options)
+    env = imported(entry_point)(*arguments, **options)
     if not isinstance(env, Environment | HostEnvironment):
         raise TypeError(
             f"{name!r} made {env!r}; an eligrad.envs.Environment is accepted. For a Gymnasium "

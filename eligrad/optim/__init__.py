@@ -18,10 +18,15 @@ be traced: make the optimiser inside the function that is vmapped. `names` and `
 optimisers by name.
 """
 
-from eligrad.optim.ascent import ascend
-from eligrad.optim.obgd import AdaptiveObGDState, adaptive_obgd, obgd
-from eligrad.optim.registry import Settings, make, names, uses_trace
-from eligrad.optim.trace_adam import TraceAdamState, trace_adam
+from typing import TYPE_CHECKING
+
+from eligrad._base.lazy import lazy
+
+if TYPE_CHECKING:
+    from eligrad.optim.adam import TraceAdamState, trace_adam
+    from eligrad.optim.ascent import ascend
+    from eligrad.optim.bounded import AdaptiveObGDState, adaptive_obgd, obgd
+    from eligrad.optim.registry import Settings, make, names, uses_trace
 
 __all__ = [
     "AdaptiveObGDState",
@@ -35,3 +40,5 @@ __all__ = [
     "trace_adam",
     "uses_trace",
 ]
+
+__getattr__, __dir__ = lazy(__name__)

@@ -18,29 +18,34 @@ times a step size. An optax optimiser takes a gradient and steps against it: wra
 you.
 """
 
-from eligrad.rules.convenience import (
-    BackwardStep,
-    backward_step,
-    sequence_loss,
-    sequence_updates,
-)
-from eligrad.rules.cuts import Cut, TraceCut, trace_cut
-from eligrad.rules.gtd2 import GTD2
-from eligrad.rules.lambda_errors import lambda_error_gradients, lambda_errors
-from eligrad.rules.registry import get, names, register
-from eligrad.rules.regularizers import Head, Regularize
-from eligrad.rules.rule import Rule, Traces, Update
-from eligrad.rules.td import TD
-from eligrad.rules.td_errors import (
-    expected_sarsa_td_error,
-    expected_value,
-    greedy_value,
-    q_learning_td_error,
-    sarsa_td_error,
-    taken,
-    td_error,
-)
-from eligrad.rules.tdc import TDC, TDRC
+from typing import TYPE_CHECKING
+
+from eligrad._base.lazy import lazy
+
+if TYPE_CHECKING:
+    from eligrad.rules.convenience import (
+        BackwardStep,
+        backward_step,
+        sequence_loss,
+        sequence_updates,
+    )
+    from eligrad.rules.cuts import Cut, trace_cut
+    from eligrad.rules.gtd2 import GTD2
+    from eligrad.rules.multistep import lambda_error_gradients, lambda_errors
+    from eligrad.rules.registry import Regularize, TraceCut, get, names, register
+    from eligrad.rules.regularizers import Head
+    from eligrad.rules.rule import Rule, Traces, Update
+    from eligrad.rules.td import TD
+    from eligrad.rules.td_errors import (
+        expected_sarsa_td_error,
+        expected_value,
+        greedy_value,
+        q_learning_td_error,
+        sarsa_td_error,
+        taken,
+        td_error,
+    )
+    from eligrad.rules.tdc import TDC, TDRC
 
 __all__ = [
     "GTD2",
@@ -72,3 +77,5 @@ __all__ = [
     "td_error",
     "trace_cut",
 ]
+
+__getattr__, __dir__ = lazy(__name__)

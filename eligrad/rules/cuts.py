@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple, get_args
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from eligrad._base import array_checks as check
-
-TraceCut = Literal["after", "watkins"]
-"""The name of a convention; see `trace_cut`."""
-CONVENTIONS: tuple[TraceCut, ...] = ("after", "watkins")
+from eligrad.rules.registry import TraceCut
 
 
 class Cut(NamedTuple):
@@ -35,7 +32,7 @@ def trace_cut(convention: TraceCut, greedy: Array, ended: Array) -> Cut:
         greedy: whether the action taken was the greedy one.
         ended: whether the episode ended with this step, by termination or truncation.
     """
-    check.one_of("trace_cut", convention, CONVENTIONS)
+    check.one_of("trace_cut", convention, get_args(TraceCut))
     greedy, ended = check.boolean("greedy", greedy), check.boolean("ended", ended)
     if convention == "after":
         return Cut(jnp.ones((), jnp.float32), ended | ~greedy)

@@ -1,14 +1,30 @@
-"""All rules by name; a rule with a line here is tested by all tests of rules."""
+"""All rules by name, and what else is chosen by name; importable without JAX.
+
+A rule with a line here is tested by all tests of rules.
+"""
 
 from __future__ import annotations
 
-from eligrad._base import array_checks as check
-from eligrad.rules.gtd2 import GTD2
-from eligrad.rules.rule import Rule
-from eligrad.rules.td import TD
-from eligrad.rules.tdc import TDC, TDRC
+from typing import TYPE_CHECKING, Literal
 
-_RULES = {rule.name: rule for rule in (TD, GTD2, TDC, TDRC)}
+from eligrad._base import checks as check
+from eligrad._base.lazy import imported
+
+if TYPE_CHECKING:
+    from eligrad.rules.rule import Rule
+
+Regularize = Literal["parameters", "head", "output"]
+"""The name of a regulariser of h; see `Rule.update`."""
+TraceCut = Literal["after", "watkins"]
+"""The name of a convention; see `trace_cut`."""
+
+_RULES: dict[str, Rule | str] = {
+    "td": "eligrad.rules.td:TD",
+    "gtd2": "eligrad.rules.gtd2:GTD2",
+    "tdc": "eligrad.rules.tdc:TDC",
+    "tdrc": "eligrad.rules.tdc:TDRC",
+}
+"""Each rule, or the place that it is imported from."""
 
 
 def names() -> tuple[str, ...]:
@@ -19,7 +35,7 @@ def names() -> tuple[str, ...]:
 def get(name: str) -> Rule:
     """The rule of that name, e.g. `get("tdrc")`."""
     check.one_of("rule", name, names())
-    return _RULES[name]
+    return imported(_RULES[name])
 
 
 def register(rule: Rule) -> Rule:

@@ -12,17 +12,15 @@ to $\mathbb{E}[D_t \mid S_t] / (1 + \beta)$, however h is parameterised.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from eligrad._base import array_checks as check
+from eligrad.rules.registry import Regularize
 
-Regularize = Literal["parameters", "head", "output"]
-"""The name of a regulariser of h; see `Rule.update`."""
-REGULARIZERS: tuple[Regularize, ...] = ("parameters", "head", "output")
 Head = Callable[[Any], Any]
 """From theta to the parameters of h's last layer, e.g. `lambda theta: theta["out"]`."""
 

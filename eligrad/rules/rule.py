@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -18,14 +18,13 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PyTree
 
 from eligrad._base import array_checks as check
-from eligrad.rules.lambda_errors import (
+from eligrad.rules.multistep import (
     Values,
     discounts,
     lambda_error_gradients,
     lambda_errors,
 )
 from eligrad.rules.regularizers import (
-    REGULARIZERS,
     Head,
     Regularize,
     Regularizer,
@@ -95,7 +94,7 @@ class Rule:
 
     def resolve_beta(self, beta: ArrayLike | None, regularize: Regularize) -> ArrayLike:
         """Returns β, or the default if it is None; raises ValueError if the rule has no β."""
-        check.one_of("regularize", regularize, REGULARIZERS)
+        check.one_of("regularize", regularize, get_args(Regularize))
         beta = self.default_beta if beta is None else beta
         check.within("beta", beta, 0.0, jnp.inf)
         if not self.regularized:

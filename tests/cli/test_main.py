@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import subprocess
 import sys
@@ -45,21 +46,51 @@ def test_silence_when_nobody_reads_on(tmp_path, unbuffered):
     assert (command.wait(), told) == (141, "")
 
 
-@pytest.mark.parametrize("command", ["compare", "evaluate", "report", "runs", "watch"])
+HEAVY = {"jax", "equinox", "optax", "gymnasium", "pandas", "pyarrow", "scipy", "matplotlib"}
+ANSWERED = """
+import contextlib, io, json, sys
+from eligrad.cli import main
+answers = []
+for arguments in json.loads(sys.argv[1]):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            main(arguments)
+        except SystemExit as end:
+            answers.append((end.code, said.getvalue()))
+print(json.dumps([answers, list(sys.modules)]))
+"""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_and_typos_need_no_large_package(command):
     """They are answered at once."""
-    program = (
-        "import sys\nfrom eligrad.cli import main\n"
-        "for arguments in (['--help'], ['--hlep', 'a', 'b']):\n"
-        "    try:\n        main([sys.argv[1], *arguments])\n"
-        "    except SystemExit:\n        pass\n"
-        "print({'jax', 'pandas', 'pyarrow', 'scipy', 'matplotlib'} & set(sys.modules))\n"
-    )
+    asked = {
+        (command, *typed): f"eligrad {command}" for typed in (["--help"], ["--hlep", "a", "b"])
+    }
+    if command == "train":
+        train = ("train", "qrc", "MinAtar/Breakout-v1")
+        asked |= {
+            ("train", "qrc", "--help"): "--rule td|gtd2|tdc|tdrc",
+            ("train", "qcr", "MinAtar/Breakout-v1"): "did you mean 'qc' or 'qrc'",
+            ("train", "qrc", "MinAtar/Brekout-v1"): "did you mean 'MinAtar/Breakout-v1'",
+            (*train, "--learning-rate", "1"): "here that is '--step-size'",
+            (*train, "--lamda", "1"): "--lam",
+            (*train, "--lam", "3"): "lam is 3.0; values in [0, 1] are accepted",
+            (*train, "--rule", "tdx"): "one of td, gtd2, tdc, tdrc is accepted",
+            (*train, "--optimizer", "adm"): "did you mean 'adam'",
+            ("train", "ppo", "CartPole-v1", "--rollout", "7"): "minibatch_size must divide rollout",
+        }
+    if command == "completion":
+        asked[command, "bash"] = "MinAtar/Breakout-v1"
     done = subprocess.run(
-        [sys.executable, "-c", program, command], capture_output=True, text=True, check=True
+        [sys.executable, "-c", ANSWERED, json.dumps(list(asked))], capture_output=True, text=True
     )
-    assert f"eligrad {command}" in done.stdout
-    assert done.stdout.endswith("set()\n")
+    answers, modules = json.loads(done.stdout)
+    for (arguments, wanted), (code, said) in zip(asked.items(), answers, strict=True):
+        assert wanted in said, arguments
+        assert code == (0 if {"--help", "bash"} & set(arguments) else 2), arguments
+    assert not HEAVY & set(modules)
 
 
 def test_without_a_command_or_with_an_unknown_one(capsys):

@@ -13,7 +13,7 @@ from eligrad.analysis import load_runs
 from eligrad.cli import play as cli_play
 from eligrad.cli import train as cli_train
 from eligrad.cli.modules import look_here
-from eligrad.envs import make, registry
+from eligrad.envs import make, names
 from eligrad.runs.folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -60,8 +60,7 @@ def own_folder(tmp_path, monkeypatch):
 def forget(monkeypatch):
     """As in a new process."""
     monkeypatch.delitem(sys.modules, "my_coins", raising=False)
-    others = {name: made for name, made in registry._registered.items() if name != "Mine/Coin-v0"}
-    monkeypatch.setattr(registry, "_registered", others)
+    monkeypatch.delitem(names.REGISTERED, "Mine/Coin-v0", raising=False)
     sys.path[:] = [folder for folder in sys.path if folder != os.getcwd()]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from eligrad.cli import start
 from eligrad.cli import train as cli_train
 from eligrad.runs.folder import RunFolder, RunInUseError
 from eligrad.training import prepare, resume, train
@@ -60,7 +61,7 @@ def test_a_lock_leaves_nothing_behind(tmp_path):
 def test_commands_of_the_same_second_have_folders_of_their_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     command = cli_train.parse(["qrc", "Probe/Trace-v0"])
-    folders = {cli_train._make_default_folder(command) for _ in range(5)}
+    folders = {start._make_default_folder(command) for _ in range(5)}
     assert len(folders) == 5
     assert all(folder.is_dir() for folder in folders)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from unittest import mock
 
 import pytest
 
-from eligrad.envs import Box, Discrete, Environment, list_envs, make, register, registry
+from eligrad.envs import Box, Discrete, Environment, list_envs, make, names, register
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from eligrad.envs.wrappers import TimeLimit
 from tests.envs.tiny import Counter
@@ -24,11 +25,12 @@ class Corridor(Environment):
 
 
 @pytest.fixture(autouse=True)
-def unregister(monkeypatch):
-    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+def unregister():
+    with mock.patch.dict(names.REGISTERED):
+        yield
 
 
-@pytest.mark.parametrize("name", sorted(registry._registered))
+@pytest.mark.parametrize("name", sorted(names.REGISTERED))
 def test_every_name_makes_its_environment(name):
     env = make(name)
     assert isinstance(env, Environment)

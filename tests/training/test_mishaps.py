@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from eligrad._base.interruption import unheard_by_children
+from eligrad.cli import start
 from eligrad.cli import train as cli_train
 from eligrad.engines import EnvironmentFault, Online, OutOfMemory, Runs
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
@@ -151,8 +152,8 @@ def test_what_the_command_line_says_of_a_fault(tmp_path, monkeypatch, capsys, fa
         (run / "config.json").touch()
         raise fault
 
-    monkeypatch.setattr(cli_train, "train", failing)
-    monkeypatch.setattr(cli_train, "device_for_each_run", lambda runs: None)
+    monkeypatch.setattr(start, "train", failing)
+    monkeypatch.setattr(start, "device_for_each_run", lambda runs: None)
     options = ["--no-cache", "--out", str(run)]
     assert cli_train.main(["qrc", "my_world:World-v0", *options]) == 2
     first, then, command = capsys.readouterr().err.splitlines()

@@ -9,16 +9,16 @@ of the executor.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from typing import Any, Protocol, runtime_checkable
 
 from eligrad._base.errors import UnknownName
+from eligrad._base.lazy import imported
 from eligrad.sweeps.task import Task, TaskResult
 
 EXECUTORS = {
-    "local": "eligrad.sweeps.executors.local.LocalExecutor",
-    "ray": "eligrad.sweeps.executors.ray.RayExecutor",
-    "slurm": "eligrad.sweeps.executors.slurm.SlurmExecutor",
+    "local": "eligrad.sweeps.executors.local:LocalExecutor",
+    "ray": "eligrad.sweeps.executors.ray:RayExecutor",
+    "slurm": "eligrad.sweeps.executors.slurm:SlurmExecutor",
 }
 """The class of each executor, which is imported when it is needed."""
 
@@ -63,8 +63,7 @@ def executor_class(name: str) -> Any:
     """The class of an executor, by its name."""
     if name not in EXECUTORS:
         raise UnknownName("executor", name, EXECUTORS)
-    module, _, attribute = EXECUTORS[name].rpartition(".")
-    return getattr(importlib.import_module(module), attribute)
+    return imported(EXECUTORS[name])
 
 
 def make_executor(name: str, workers: int | None = None, options: Any = None) -> Executor:

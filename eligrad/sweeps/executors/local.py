@@ -14,7 +14,6 @@ from typing import IO
 from eligrad._base.system import cores
 from eligrad.sweeps.executors import start
 from eligrad.sweeps.executors.executor import NoOptions
-from eligrad.sweeps.store import Store
 from eligrad.sweeps.task import Task, TaskResult
 
 MEMORY_EACH = 1.5 * 2**30
@@ -47,6 +46,9 @@ class LocalExecutor:
 
     def start(self, task: Task) -> None:
         """Starts a process, which prints to the store's log of the job."""
+        # Not at the top: it imports pyarrow, and help does without.
+        from eligrad.sweeps.store import Store
+
         log = Store(task.store).open_log(task.job)
         popen = subprocess.Popen(
             (*_PYTHON, "-m", "eligrad.sweeps.worker"),

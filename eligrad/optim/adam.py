@@ -10,7 +10,7 @@ import optax
 from jaxtyping import Array, Float, PyTree
 
 from eligrad._base.array_checks import Number, check_number
-from eligrad.optim.obgd import check_trace, larger_than_one, scalar_dtype
+from eligrad.optim.bounded import check_trace, larger_than_one, scalar_dtype
 
 
 class TraceAdamState(NamedTuple):
