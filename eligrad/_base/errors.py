@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 
@@ -37,6 +38,48 @@ class UnknownName(ValueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.what, self.name, self.known, self.here)
+
+
+class Mistakes:
+    """The mistakes that several checks find, to be reported together."""
+
+    def __init__(self, found: Iterable[Exception] = ()) -> None:
+        self.found = {str(error): error for error in found}
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        """Notes an error of the block, and goes on after it."""
+        try:
+            yield
+        except (ValueError, TypeError) as error:
+            self.note(error)
+
+    def note(self, error: Exception) -> None:
+        """Adds a mistake, or several, each once."""
+        self.found |= error.found if isinstance(error, SeveralMistakes) else {str(error): error}
+
+    def report(self) -> None:
+        """Raises the mistake if one was found, and one error for all if there are several."""
+        if len(self.found) > 1:
+            raise SeveralMistakes(self.found)
+        for error in self.found.values():
+            raise error
+
+
+class SeveralMistakes(ValueError):
+    """Several mistakes, by their messages."""
+
+    def __init__(self, found: dict[str, Exception]) -> None:
+        self.found = found
+        super().__init__("".join([f"{len(found)} mistakes:", *(f"\n- {text}" for text in found)]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.found,)
+
+
+def messages_of(error: Exception) -> list[str]:
+    """The message of an error; of several mistakes that of each."""
+    return [*error.found] if isinstance(error, SeveralMistakes) else [str(error) or repr(error)]
 
 
 class DamagedFileWarning(UserWarning):

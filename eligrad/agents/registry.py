@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eligrad._base import checks as check
-from eligrad._base.errors import UnknownName
+from eligrad._base.errors import Mistakes, UnknownName
 from eligrad._base.lazy import imported
 from eligrad.agents.settings import (
     GradientPPOConfig,
@@ -126,7 +126,7 @@ def make_settings(
     """
     default, changes = get(name).config, dict(changes)
     static, known = static_settings(default), [f.name for f in dataclasses.fields(default)]
-    explores = "exploration_steps" in known
+    explores, mistakes = "exploration_steps" in known, Mistakes()
     fraction = changes.pop("exploration_fraction", None) if explores else None
     if fraction is not None:
         if "exploration_steps" in changes:
@@ -134,25 +134,48 @@ def make_settings(
                 f"exploration_fraction is {fraction} and exploration_steps "
                 f"{changes['exploration_steps']}; one of the two is accepted"
             )
-        check.within("exploration_fraction", fraction, 0.0, 1.0)
+        try:
+            check.within("exploration_fraction", fraction, 0.0, 1.0)
+        except (ValueError, TypeError) as error:
+            mistakes.note(error)
+            fraction = None
+    accepted = [*known, "seeds", "loggers", *(["exploration_fraction"] if explores else [])]
+    sound = dict[str, Any]()
     for setting, value in changes.items():
-        if setting not in known:
-            accepted = [*known, "seeds", "loggers", *(["exploration_fraction"] if explores else [])]
-            raise UnknownName(
-                f"setting of {name}", setting, accepted, names_here(setting, accepted)
-            )
-        if np.ndim(value) and (setting in static or len(value) != runs):
-            raise ValueError(
-                f"{setting} is {value}; one value is accepted, or for a number a list with one for "
-                f"each of the {runs} runs"
-            )
-        changes[setting] = np.asarray(value) if np.ndim(value) else value
+        with mistakes.noted():
+            if setting not in known:
+                raise UnknownName(
+                    f"setting of {name}", setting, accepted, names_here(setting, accepted)
+                )
+            if np.ndim(value) and (setting in static or len(value) != runs):
+                raise ValueError(
+                    f"{setting} is {value}; one value is accepted, or for a number a list with one "
+                    f"for each of the {runs} runs"
+                )
+            sound[setting] = np.asarray(value) if np.ndim(value) else value
     if explores and steps is not None:
         share = EXPLORATION_FRACTION if fraction is None else fraction
-        changes = {"exploration_steps": share * steps} | changes
-    config = dataclasses.replace(default, **changes)
-    config.check()
-    return config
+        sound = {"exploration_steps": share * steps} | sound
+    _check_values(default, sound, mistakes)
+    mistakes.report()
+    return dataclasses.replace(default, **sound)
+
+
+def _check_values(default: Any, changes: Mapping[str, Any], mistakes: Mistakes) -> None:
+    """Notes all mistakes in the values: after each, what caused it is left out."""
+
+    def check(changes: Mapping[str, Any]) -> Exception | None:
+        try:
+            dataclasses.replace(default, **changes).check()
+        except (ValueError, TypeError) as error:
+            return error
+
+    while error := check(changes):
+        mistakes.note(error)
+        if not changes:
+            break
+        fewer = ({k: v for k, v in changes.items() if k != name} for name in changes)
+        changes = next((each for each in fewer if str(check(each)) != str(error)), {})
 
 
 _STEP_SIZES = ("step_size", "actor_step_size", "critic_step_size")

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from eligrad._base.errors import DamagedFileWarning
+from eligrad._base.errors import DamagedFileWarning, messages_of
 from eligrad._base.text import printable
 
 
@@ -32,5 +32,6 @@ def run(
         try:
             return action()
         except errors as error:
-            say(error)
+            for text in messages_of(error):
+                say(text)
             return 2

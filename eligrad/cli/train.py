@@ -16,7 +16,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from eligrad import optim, rules
 from eligrad._base.checks import whole_number
-from eligrad._base.errors import UnknownName
+from eligrad._base.errors import UnknownName, messages_of
 from eligrad.agents import AGENTS, registry
 from eligrad.agents.registry import EXPLORATION_FRACTION
 from eligrad.cli.modules import Modules, import_typed
@@ -264,7 +264,8 @@ def main(arguments: list[str]) -> int:
     except (ValueError, TypeError, ImportError, OSError) as error:
         if debug:
             raise
-        print(f"eligrad train: {str(error) or repr(error)}", file=sys.stderr)
+        for text in messages_of(error):
+            print(f"eligrad train: {text}", file=sys.stderr)
         return 2
 
 

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from eligrad._base.checks import MOST_RUNS, MOST_STEPS, whole_number
-from eligrad._base.errors import DamagedFileError, UnknownName
+from eligrad._base.errors import DamagedFileError, Mistakes, UnknownName
 from eligrad._base.files import LARGEST, read_json, regular_size
+from eligrad.agents import registry
+from eligrad.envs.names import check_name
 
 RUN_FORMAT = 2
 """Version of a run folder's layout. In folders of version 1, which do not say it, tables may be
@@ -73,10 +75,10 @@ class Plan:
 
     def part(self, runs: Sequence[int]) -> Plan:
         """Returns the plan of some of the runs, by their indices."""
-        from eligrad.agents.registry import of_runs
-
         seeds = [self.seeds[run] for run in runs]
-        return dataclasses.replace(self, settings=of_runs(self.settings, runs), seeds=seeds)
+        return dataclasses.replace(
+            self, settings=registry.of_runs(self.settings, runs), seeds=seeds
+        )
 
     def _runs(self) -> list[tuple[Any, ...]]:
         """For each run its seed, and its values of the settings in which runs differ."""
@@ -86,20 +88,18 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values, as `config.json` holds them."""
-        from eligrad.agents.registry import to_json
-
-        settings = self.settings if isinstance(self.settings, dict) else to_json(self.settings)
+        settings = (
+            self.settings if isinstance(self.settings, dict) else registry.to_json(self.settings)
+        )
         return vars(self) | {"settings": settings}
 
 
 def plan_in_file(content: Any, path: Path) -> Plan:
     """Returns the plan in a file; raises an error with the file's name for a bad one."""
-    from eligrad.agents.registry import make_settings
-
     try:
         if content["agent"] is not None:
             runs = len(content["seeds"])
-            settings = make_settings(content["agent"], content["settings"], runs=runs)
+            settings = registry.make_settings(content["agent"], content["settings"], runs=runs)
             content = content | {"settings": settings}
         return Plan(**content)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
@@ -179,16 +179,38 @@ def read_options(path: Path) -> dict[str, Any]:
             options = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"{path} is no TOML file: {error}") from error
+    options = {"settings": {}, "env_params": {}} | options
+    _check_options(options, path)
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _check_options(options: dict[str, Any], path: Path) -> None:
+    """Raises an error that names all mistakes in the options of a file."""
+    mistakes = Mistakes()
     for name in options:
         if name not in _OPTIONS:
-            raise UnknownName(f"name in {path}:", name, _OPTIONS)
-    for name in ("agent", "env"):
-        if not isinstance(options.get(name), str):
-            raise ValueError(f"{name} in {path} is {options.get(name)!r}; a name is accepted")
-    for name in ("settings", "env_params"):
-        if not isinstance(options.setdefault(name, {}), dict):
-            raise ValueError(f"{name} in {path} is {options[name]!r}; a table is accepted")
-    return {name: value for name, value in options.items() if value is not None}
+            mistakes.note(UnknownName(f"name in {path}:", name, _OPTIONS))
+    for name, kind, accepted in (
+        ("agent", str, "a name"), ("env", str, "a name"),
+        ("settings", dict, "a table"), ("env_params", dict, "a table"),
+    ):  # fmt: skip
+        value = options.get(name)
+        if not isinstance(value, kind):
+            mistakes.note(ValueError(f"{name} in {path} is {value!r}; {accepted} is accepted"))
+    with mistakes.noted():
+        check_name(str(options.get("env")))
+    steps, runs = 1, 1
+    for name in ("chunk", "checkpoint_every", "max_episode_steps", "steps"):
+        if options.get(name) is not None:
+            with mistakes.noted():
+                steps = whole_number(name, options[name])
+    with mistakes.noted():
+        runs = len(each_seed(options.get("seeds", 1)))
+    if isinstance(options.get("agent"), str):
+        with mistakes.noted():
+            settings = options["settings"] if isinstance(options["settings"], dict) else {}
+            registry.make_settings(options["agent"], settings, runs=runs, steps=steps)
+    mistakes.report()
 
 
 def read_config(folder: Path) -> dict[str, Any]:

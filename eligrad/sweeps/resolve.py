@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from eligrad._base.checks import whole_number
+from eligrad._base.errors import Mistakes
 from eligrad.agents import registry
-from eligrad.envs.registry import as_environment, change_params
+from eligrad.envs.names import check_name
 from eligrad.runs.config import rollout_of, whole_rollouts
 from eligrad.runs.configuration import Configuration, Run
 from eligrad.sweeps.spec import Spec, SpecError, Sweep
@@ -19,30 +20,39 @@ _ENV_PARAMS = "env_params."
 
 
 def resolve(spec: Spec) -> list[Run]:
-    """All runs of a spec, each once, in its order; raises `ValueError` for invalid ones."""
-    runs: dict[str, Run] = {}
+    """All runs of a spec, each once, in its order; raises `ValueError` with all mistakes in it."""
+    runs, mistakes = dict[str, Run](), Mistakes(spec.mistakes)
     for sweep in spec.parts:
-        for configuration in _configurations(sweep):
+        for configuration in _configurations(sweep, mistakes):
             for seed in sweep.seed_list:
                 run = Run(configuration, seed)
                 runs.setdefault(run.name, run)
+    mistakes.report()
     return list(runs.values())
 
 
-def _configurations(sweep: Sweep) -> Iterator[Configuration]:
+def _configurations(sweep: Sweep, mistakes: Mistakes) -> Iterator[Configuration]:
+    """Yields the configurations that are sound, and notes what is wrong with the others."""
+    for name in sweep.envs:
+        with mistakes.noted():
+            check_name(name)
     checked = set()
     for env, agent, changes in itertools.product(sweep.envs, sweep.agents, sweep.combinations()):
-        one = _configuration(agent, env, sweep.steps, changes)
-        # Environments and networks take time to make, and do not depend on an agent's numbers.
-        shape = (agent, env, one.max_episode_steps, str(one.env_params), static_part(one))
-        if shape not in checked:
-            checked.add(shape)
-            _check_environment(one)
-        yield one
+        with mistakes.noted():
+            one = _configuration(agent, env, sweep.steps, changes)
+            # Environments and networks take time to make, and do not depend on an agent's numbers.
+            shape = (agent, env, one.max_episode_steps, str(one.env_params), static_part(one))
+            if shape not in checked:
+                checked.add(shape)
+                _check_environment(one)
+            yield one
 
 
 def _check_environment(configuration: Configuration) -> None:
     """Raises `ValueError` for an unknown environment, or one that the agent cannot act in."""
+    # Imported here: JAX is not needed to report mistakes in names and numbers.
+    from eligrad.envs.registry import as_environment, change_params
+
     env = as_environment(str(configuration.env), configuration.max_episode_steps)
     config = registry.make_settings(str(configuration.agent), configuration.settings)
     registry.build(str(configuration.agent), config, env)
@@ -58,18 +68,22 @@ def static_part(configuration: Configuration) -> tuple[tuple[str, Any], ...]:
 def _configuration(agent: str, env: str, steps: Any, changes: dict[str, Any]) -> Configuration:
     known = vars(registry.get(agent).config)
     settings: dict[str, Any] = {}
-    about: dict[str, Any] = {"steps": steps}
+    about: dict[str, Any] = {"steps": 1}
     env_params: dict[str, Any] = {}
-    for name, value in changes.items():
-        if name.startswith(_ENV_PARAMS):
-            value = value if isinstance(value, bool) else _number(name, value)
-            env_params[name.removeprefix(_ENV_PARAMS)] = value
-        elif name in _RUN_FIELDS:
-            about[name] = whole_number(name, _number(name, value))
-        else:
-            settings[name] = _like(name, value, known.get(name, 0.0))
-    about["steps"] = whole_number("steps", about["steps"])
-    config = registry.make_settings(agent, settings, steps=about["steps"])
+    mistakes = Mistakes()
+    for name, value in ({"steps": steps} | changes).items():
+        with mistakes.noted():
+            if name.startswith(_ENV_PARAMS):
+                value = value if isinstance(value, bool) else _number(name, value)
+                env_params[name.removeprefix(_ENV_PARAMS)] = value
+            elif name in _RUN_FIELDS:
+                about[name] = whole_number(name, _number(name, value))
+            else:
+                settings[name] = _like(name, value, known.get(name, 0.0))
+    config = None
+    with mistakes.noted():
+        config = registry.make_settings(agent, settings, steps=about["steps"])
+    mistakes.report()
     about["steps"] = whole_rollouts(about["steps"], rollout_of(config))
     return Configuration(
         agent=agent,

@@ -44,7 +44,7 @@ from pathlib import Path
 from typing import Any
 
 from eligrad._base.checks import MOST_RUNS, MOST_STEPS
-from eligrad._base.errors import UnknownName
+from eligrad._base.errors import Mistakes, UnknownName
 from eligrad.envs.names import module_of
 
 MOST_BYTES = 2**24
@@ -135,7 +135,8 @@ class Sweep:
     random: Draws | None = None
 
     def __post_init__(self) -> None:
-        _check_fields(vars(self))
+        for name, check in _CHECKS.items():
+            check(getattr(self, name))
         self._check_overlap()
 
     def _check_overlap(self) -> None:
@@ -185,9 +186,11 @@ class Spec:
     """For the two-stage protocol: `seeds`, their number or a list."""
     setup: Path | None = None
     """A Python file that every worker runs first; it may register environments."""
+    mistakes: Sequence[Exception] = ()
+    """What is wrong in its file; `resolve` reports it with all that it finds itself."""
 
     def __post_init__(self) -> None:
-        if not self.parts:
+        if not self.parts and not self.mistakes:
             raise SpecError("part is empty; at least one is accepted")
         count = sum(part.count for part in self.parts)
         if count > MOST_RUNS:
@@ -235,20 +238,22 @@ _SPEC = ("name", "part", "stage_two")
 
 
 def parse(content: Mapping[str, Any], name: str = "") -> Spec:
-    """The spec of a TOML file's content."""
-    _check_keys("field of a sweep", content, (*_SWEEP, *_SPEC))
+    """The spec of a TOML file's content, without the fields in which there are mistakes."""
+    mistakes = Mistakes()
+    _check_keys("field of a sweep", content, (*_SWEEP, *_SPEC), mistakes)
     common = {key: value for key, value in content.items() if key in _SWEEP}
     parts = content.get("part", [{}])
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
         raise SpecError("part is no list of tables; write [[part]] above each")
     if not isinstance(name := content.get("name", name), str):
-        raise SpecError(f"name is {name!r}; a text is accepted")
+        mistakes.note(SpecError(f"name is {name!r}; a text is accepted"))
     stage_two = content.get("stage_two", {})
-    _check_keys("field of stage_two", stage_two, ("seeds",))
-    if "seeds" in stage_two:
-        _check_seeds(stage_two["seeds"], "stage_two.seeds")
-    sweeps = [_sweep(_joined(common, part)) for part in parts]
-    return Spec(sweeps, name, stage_two)
+    with mistakes.noted():
+        _check_keys("field of stage_two", stage_two, ("seeds",), mistakes)
+        if "seeds" in stage_two:
+            _check_seeds(stage_two["seeds"], "stage_two.seeds")
+    sweeps = [sweep for part in parts if (sweep := _sweep(_joined(common, part), mistakes))]
+    return Spec(sweeps, str(name), stage_two, mistakes=tuple(mistakes.found.values()))
 
 
 def _joined(common: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,46 +265,72 @@ def _joined(common: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any
     return joined
 
 
-def _sweep(table: Mapping[str, Any]) -> Sweep:
-    _check_keys("field of a sweep", table, _SWEEP)
+def _sweep(table: Mapping[str, Any], mistakes: Mistakes) -> Sweep | None:
+    """The sweep of the fields that are sound; None without agents or environments."""
+    _check_keys("field of a sweep", table, _SWEEP, mistakes)
     for needed in ("agents", "envs", "steps"):
         if needed not in table:
-            raise SpecError(f"{needed} is missing")
-    _check_fields(table)
-    draws = None
+            mistakes.note(SpecError(f"{needed} is missing"))
+    sound: dict[str, Any] = {"steps": 1}
+    for name, check in _CHECKS.items():
+        if name in table:
+            with mistakes.noted():
+                check(table[name])
+                sound[name] = table[name]
     if "random" in table:
-        known = tuple(field.name for field in dataclasses.fields(Draws))
-        _check_keys("field of random", table["random"], known)
-        for needed in ("draw", "samples"):
-            if needed not in table["random"]:
-                raise SpecError(f"random.{needed} is missing")
-        if type(seed := table["random"].get("seed", 0)) is not int:
-            raise SpecError(f"random.seed is {seed!r}; a whole number is accepted")
-        distributions = table["random"]["draw"]
-        draws = Draws(**{**table["random"], "draw": _flat_distributions(distributions)})
-    return Sweep(**{**table, "random": draws})
+        with mistakes.noted():
+            sound["random"] = _draws(table["random"])
+    if {"agents", "envs"} <= sound.keys():
+        with mistakes.noted():
+            return Sweep(**sound)
+    return None
 
 
-def _check_fields(fields: Mapping[str, Any]) -> None:
-    """Raises `SpecError` for fields of a sweep that are empty or of the wrong type."""
-    for name in ("agents", "envs"):
-        _check_values(name, fields[name])
-        if not all(isinstance(value, str) for value in fields[name]):
-            raise SpecError(f"{name} is {fields[name]!r}; a list of names is accepted")
-    for env in fields["envs"]:
+def _draws(table: Any) -> Draws:
+    mistakes = Mistakes()
+    _check_keys(
+        "field of random", table, tuple(f.name for f in dataclasses.fields(Draws)), mistakes
+    )
+    for needed in ("draw", "samples"):
+        if needed not in table:
+            mistakes.note(SpecError(f"random.{needed} is missing"))
+    if type(seed := table.get("seed", 0)) is not int:
+        mistakes.note(SpecError(f"random.seed is {seed!r}; a whole number is accepted"))
+    mistakes.report()
+    return Draws(**{**table, "draw": _flat_distributions(table["draw"])})
+
+
+def _check_names(name: str, names: Any) -> None:
+    _check_values(name, names)
+    if not all(isinstance(value, str) for value in names):
+        raise SpecError(f"{name} is {names!r}; a list of names is accepted")
+
+
+def _check_envs(envs: Any) -> None:
+    _check_names("envs", envs)
+    for env in envs:
         module = module_of(env)
         if module is not None and not all(part.isidentifier() for part in module.split(".")):
             raise SpecError(f"envs has {env!r}, but {module!r} is no name of a module")
-    if not _is_number(fields["steps"]):
-        raise SpecError(f"steps is {fields['steps']!r}; a number is accepted")
-    if "seeds" in fields:
-        _check_seeds(fields["seeds"])
-    for name in ("fixed", "grid"):
-        if not isinstance(fields.get(name, {}), Mapping):
-            raise SpecError(f"{name} is {fields[name]!r}; a table is accepted")
-    for field, values in flat(fields.get("grid", {})).items():
+
+
+def _check_steps(steps: Any) -> None:
+    if not _is_number(steps):
+        raise SpecError(f"steps is {steps!r}; a number is accepted")
+
+
+def _check_table(name: str, table: Any) -> None:
+    if not isinstance(table, Mapping):
+        raise SpecError(f"{name} is {table!r}; a table is accepted")
+
+
+def _check_grid(grid: Any) -> None:
+    _check_table("grid", grid)
+    for field, values in flat(grid).items():
         _check_values(f"grid.{field}", values)
-    entries = fields.get("list", ())
+
+
+def _check_list(entries: Any) -> None:
     if not isinstance(entries, Sequence):
         raise SpecError(f"list is {entries!r}; a list of tables is accepted")
     for entry in entries:
@@ -307,12 +338,11 @@ def _check_fields(fields: Mapping[str, Any]) -> None:
             raise SpecError(f"list has the entry {entry!r}; tables of settings are accepted")
 
 
-def _check_keys(what: str, table: Any, known: Sequence[str]) -> None:
-    if not isinstance(table, Mapping):
-        raise SpecError(f"{what.rpartition(' of ')[2]} is {table!r}; a table is accepted")
+def _check_keys(what: str, table: Any, known: Sequence[str], mistakes: Mistakes) -> None:
+    _check_table(what.rpartition(" of ")[2], table)
     for key in table:
         if key not in known:
-            raise UnknownName(what, key, known)
+            mistakes.note(UnknownName(what, key, known))
 
 
 def _check_values(name: str, values: Any) -> None:
@@ -339,6 +369,18 @@ def _check_seeds(seeds: Any, name: str = "seeds") -> None:
         sound = False
     if not sound:
         raise SpecError(f"{name} is {seeds!r}; {accepted}")
+
+
+_CHECKS = {
+    "agents": functools.partial(_check_names, "agents"),
+    "envs": _check_envs,
+    "steps": _check_steps,
+    "seeds": _check_seeds,
+    "fixed": functools.partial(_check_table, "fixed"),
+    "grid": _check_grid,
+    "list": _check_list,
+}
+"""Each raises `SpecError` for a field of a sweep that is empty or of the wrong type."""
 
 
 def _is_number(value: Any) -> bool:

@@ -132,6 +132,24 @@ def test_files_that_begin_no_run(content, message, tmp_path, capsys, monkeypatch
     assert sorted(os.listdir()) == ["evil.py", "run.toml"]
 
 
+def test_all_mistakes_of_a_file_are_reported_at_once(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("run.toml").write_text(
+        'agent = "ppo"\nenv = "Probe/Trase-v0"\nstep = 7\nsteps = "1e6"\n'
+        "[settings]\nlam = 1.5\nrollout = 7\nminibatch_size = 7\ngama = 0.9\nclip = -1\n"
+    )
+    assert cli_train.main(["--config", "run.toml"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(";")[0].removeprefix("eligrad train: ") for line in lines] == [
+        "unknown name in run.toml: 'step'",
+        "unknown environment 'Probe/Trase-v0'",
+        "steps is '1e6'",
+        "unknown setting of ppo 'gama'",
+        "lam is 1.5",
+        "clip is -1",
+    ]  # and nothing of rollout and minibatch_size, which fit each other
+
+
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory):
     """A user of their own, with an empty cache."""

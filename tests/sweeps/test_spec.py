@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from eligrad._base.errors import UnknownName
+from eligrad._base.errors import UnknownName, messages_of
 from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.spec import Draws, Spec, SpecError, Sweep, parse, read_spec
 
@@ -187,7 +187,39 @@ def test_files_that_are_no_specs(tmp_path):
     with pytest.raises(SpecError, match="defines sweep as None"):
         read_spec(tmp_path / "other.py")
     with pytest.raises(SpecError, match="envs is missing"):
-        parse({"steps": 1, "agents": ["qrc"]})
+        resolve(parse({"steps": 1, "agents": ["qrc"]}))
+
+
+def test_all_mistakes_are_reported_at_once():
+    """Those in fields, in names and in values, each once, however many runs have it."""
+    text = """
+sedes = 4
+steps = "1e3"
+agents = ["qrcc", "qrc"]
+envs = ["Probe/Trase-v0", "Probe/Trace-v0", "Probe/Reward-v0"]
+[fixed]
+rule = "tdx"
+gamma = 7
+[grid]
+lamm = [0.5]
+lam = [0.5, 1.5]
+step_size = [0.1, -1]
+"""
+    with pytest.raises(ValueError, match="9 mistakes") as error:
+        resolve(parse(tomllib.loads(text)))
+    beginnings = [
+        "unknown field of a sweep 'sedes'; did you mean 'seeds'",
+        "steps is '1e3'; a number is accepted",
+        "unknown environment 'Probe/Trase-v0'; did you mean 'Probe/Trace-v0'",
+        "unknown agent 'qrcc'; did you mean 'qrc'",
+        "unknown setting of qrc 'lamm'; did you mean 'lam'",
+        "gamma is 7; values in [0, 1] are accepted",
+        "rule is 'tdx'; one of td, gtd2, tdc, tdrc is accepted",
+        "step_size is -1; values in",
+        "lam is 1.5; values in",
+    ]
+    for message, beginning in zip(messages_of(error.value), beginnings, strict=True):
+        assert message.startswith(beginning)
 
 
 DEEP = 20_000
