@@ -50,6 +50,8 @@ class Learner:
             Stream AC and Gradient AC then as many numbers for deviations); and one value.
         max_episode_steps: truncate episodes after this many steps.
         env_params: changes of a JAX environment's numbers, by name.
+        info: numbers in the `info` of a Gymnasium environment, by name. The mean of each over a
+            chunk is the metric `info_NAME`.
         settings: those of the agent's settings class, by name; a number may be a list with a value
             for each seed. ε of a streaming agent falls over the share `exploration_fraction` of the
             steps of the first `learn`, unless `exploration_steps` is given.
@@ -66,6 +68,7 @@ class Learner:
         network: Any = None,
         max_episode_steps: int | None = None,
         env_params: dict[str, Any] | None = None,
+        info: Sequence[str] = (),
         **settings: Any,
     ) -> None:
         if others:
@@ -80,12 +83,13 @@ class Learner:
             "seeds": each_seed(seeds),
             "max_episode_steps": max_episode_steps,
             "env_params": plain_params(env_params),
+            "info": info,
         }
         self._session: Session | None = None
         self._run, self._remembered, self._predictions = 0, None, 0
         # Checked now, not at the first `learn`.
         config = registry.make_settings(self.preset, settings, runs=len(self._options["seeds"]))
-        self._world = as_environment(env, max_episode_steps)
+        self._world = as_environment(env, max_episode_steps, info)
         if env_params:
             change_params(self._world, self._options["env_params"])
         registry.build(self.preset, config, self._world, network)
@@ -310,6 +314,7 @@ class Arguments(TypedDict, total=False):
     network: Any
     max_episode_steps: int | None
     env_params: dict[str, Any] | None
+    info: Sequence[str]
     lam: Number
     gamma: Number
 

@@ -139,7 +139,7 @@ def make_settings(
         except (ValueError, TypeError) as error:
             mistakes.note(error)
             fraction = None
-    accepted = [*known, "seeds", "loggers", *(["exploration_fraction"] if explores else [])]
+    accepted = [*known, "seeds", "info", "loggers", *(["exploration_fraction"] if explores else [])]
     sound = dict[str, Any]()
     for setting, value in changes.items():
         with mistakes.noted():
@@ -196,6 +196,7 @@ _NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "ent_coef": ("entropy_bonus",),
     "max_grad_norm": ("max_gradient_norm",),
     "seed": ("seeds",),
+    "info_keywords": ("info",),
     "sink": ("logger",),
     "sinks": ("loggers",),
 }

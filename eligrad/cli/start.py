@@ -97,6 +97,7 @@ def _begin(command: Train, folder: Path) -> None:
             "max_episode_steps": command.max_episode_steps,
             "chunk": command.chunk,
             "checkpoint_every": command.checkpoint_every,
+            "info": command.info,
         }
     else:
         options = read_options(command.config)

@@ -66,6 +66,9 @@ class Train:
     """The first seed."""
     max_episode_steps: Annotated[int | None, _optional("N")] = None
     """Truncate episodes after this many steps; by default the limit of the environment."""
+    info: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME")] = ()
+    """A number in the info of a Gymnasium environment, such as x_velocity: its mean over a chunk
+    becomes the metric info_NAME; give the option once for each."""
     out: Annotated[Path | None, _optional("FOLDER")] = None
     """New folder for the run; by default one under runs/, named after agent, environment, time."""
     resume: Annotated[Path | None, _optional("FOLDER")] = None
@@ -185,6 +188,7 @@ def _parse_resume(arguments: list[str], run: Path) -> Train:
         max_episode_steps=plan.max_episode_steps,
         chunk=plan.chunk,
         checkpoint_every=plan.checkpoint_every,
+        info=tuple(plan.info),
         **options,
     )
     command = _cli(arguments, stored)

@@ -28,6 +28,8 @@ class Record(NamedTuple):
     """Its steps so far."""
     metrics: dict[str, Any]
     """The agent's metrics, [runs, steps] or [runs, rollouts]."""
+    info: dict[str, Any] | None = None
+    """Means of numbers in the environment's `info`, [runs]; None without any."""
 
 
 def count_step(

@@ -104,7 +104,8 @@ class HostRuns(HostEngine):
         )
         columns = np.moveaxis(np.stack([np.asarray(each) for each in metrics]), -1, 0)
         named = dict(zip(self._dispatch.metrics, columns.swapaxes(1, 2), strict=True))
-        return Record(ended.T, episodes[0].T, episodes[1].T, named)
+        info = self._copies.take_info(self.count)
+        return Record(ended.T, episodes[0].T, episodes[1].T, named, info)
 
     def _step(self, action: np.ndarray, step: int) -> HostTransition:
         """Steps the environments; an error says in which step."""

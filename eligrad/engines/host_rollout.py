@@ -80,10 +80,10 @@ class HostRollouts(HostEngine):
     def advance(self, steps: int) -> Record:
         """Advances all runs by whole rollouts; returns records of shape [runs, steps]."""
         records = [self._advance() for _ in range(steps // self._rollout)]
-        ended, returns, lengths, metrics = zip(*records, strict=True)
+        ended, returns, lengths, metrics, _ = zip(*records, strict=True)
         named = {name: np.stack([each[name] for each in metrics], 1) for name in metrics[0]}
         joined = (np.concatenate(each, 1) for each in (ended, returns, lengths))
-        return Record(*joined, metrics=named)
+        return Record(*joined, metrics=named, info=self._copies.take_info(self.count))
 
     def _advance(self) -> Record:
         """One rollout and its update."""

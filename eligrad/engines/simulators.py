@@ -36,6 +36,11 @@ class Simulators:
         self._packed = None
         return self._copies.step(actions)
 
+    def take_info(self, runs: int) -> dict[str, np.ndarray]:
+        """The means of numbers in `info` since the last call, [runs], as columns of metrics."""
+        info = self._copies.take_info()
+        return {f"info_{name}": mean.reshape(runs, -1).mean(axis=1) for name, mean in info.items()}
+
     @property
     def packed(self) -> bytes:
         """The state of all copies, read once for each step; empty if it cannot be read."""

@@ -62,6 +62,10 @@ class HostCopies(ABC):
     def restore(self, snapshots: Sequence[bytes]) -> None:
         """Continues where `snapshot` was taken, bit for bit; no `reset` is needed before."""
 
+    def take_info(self) -> dict[str, Float64[np.ndarray, "copies"]]:
+        """The means of what `HostEnvironment.info` names, over the steps since the last call."""
+        return {}
+
     @abstractmethod
     def render(self) -> list[Any]:
         """One frame of each copy (make the environment with `render_mode="rgb_array"`)."""
@@ -88,6 +92,12 @@ class HostEnvironment(ABC):
     name: str
     observation_space: Space
     action_space: Space
+    info: tuple[str, ...] = ()
+    """The numbers of a step's `info` that its copies note; see `with_info`."""
+
+    def with_info(self, names: Sequence[str]) -> HostEnvironment:
+        """Returns the same environment, whose copies note these numbers of a step's `info`."""
+        raise ValueError(f"info is {list(names)}, but the steps of {self.name!r} have no info")
 
     @abstractmethod
     def open(self, num_copies: int) -> HostCopies:

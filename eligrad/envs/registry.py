@@ -12,6 +12,7 @@ What a name needs is imported when it is made.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -85,8 +86,27 @@ def _limited(
     return TimeLimit(env, max_episode_steps)
 
 
-def as_environment(env: Any, max_episode_steps: int | None = None) -> Environment | HostEnvironment:
-    """Returns the environment of a name or a Gymnasium class; an environment as it is."""
+def as_environment(
+    env: Any, max_episode_steps: int | None = None, info: Sequence[str] = ()
+) -> Environment | HostEnvironment:
+    """Returns the environment of a name or a Gymnasium class; an environment as it is.
+
+    `info` names numbers of a step's info that become metrics.
+    """
+    made = _as_environment(env, max_episode_steps)
+    if isinstance(info, str):
+        raise TypeError(f"info is {info!r}; a list of names is accepted")
+    if not info:
+        return made
+    if isinstance(made, HostEnvironment):
+        return made.with_info(info)
+    raise ValueError(
+        f"info is {list(info)}, but {made.name!r} is a JAX environment, whose steps have no info; "
+        "environments of Gymnasium have"
+    )
+
+
+def _as_environment(env: Any, max_episode_steps: int | None) -> Environment | HostEnvironment:
     if isinstance(env, str):
         return make(env, max_episode_steps=max_episode_steps)
     if isinstance(env, type) and issubclass(env, Environment | HostEnvironment):

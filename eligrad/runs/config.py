@@ -48,6 +48,8 @@ class Plan:
     chunk: int
     checkpoint_every: int
     """Steps, a multiple of `chunk`."""
+    info: list[str] = dataclasses.field(default_factory=list)
+    """Numbers in the `info` of a Gymnasium environment that become metrics."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "chunk", "checkpoint_every"):

@@ -27,11 +27,11 @@ def environment_of(plan: Plan, path: Path, given: Any = None) -> Environment | H
     """
     if given is not None:
         made = isinstance(given, Environment | HostEnvironment)
-        return as_environment(given, None if made else plan.max_episode_steps)
+        return as_environment(given, None if made else plan.max_episode_steps, plan.info)
     if plan.env is None:
         raise ValueError(f"the environment of {path} is a custom one: pass env= again")
     check_imported(plan.env, path)
-    return as_environment(plan.env, plan.max_episode_steps)
+    return as_environment(plan.env, plan.max_episode_steps, plan.info)
 
 
 def check_imported(env: str, path: Path) -> None:
@@ -74,7 +74,7 @@ def build_engine(
 def engine_of_part(plan: Plan, runs: Sequence[int]) -> Engine:
     """The engine of some runs of a plan, by their indices; agent and environment have names."""
     part = plan.part(runs)
-    env = as_environment(str(plan.env), plan.max_episode_steps)
+    env = as_environment(str(plan.env), plan.max_episode_steps, plan.info)
     agent = registry.build(str(plan.agent), part.settings, env)
     return make_engine(agent, env, change_params(env, plan.env_params), part.seeds)
 

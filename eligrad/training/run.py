@@ -41,6 +41,7 @@ def prepare(
     out: str | Path | None = None,
     max_episode_steps: int | None = None,
     env_params: dict[str, Any] | None = None,
+    info: Sequence[str] = (),
     chunk: int | None = None,
     checkpoint_every: int | None = None,
     processes: int | None = 1,
@@ -65,6 +66,8 @@ def prepare(
         out: a new folder to write the run to; `resume` continues an interrupted one.
         max_episode_steps: truncate episodes after this many steps.
         env_params: changes of a JAX environment's numbers, by name.
+        info: numbers in the `info` of a Gymnasium environment, by name. The mean of each over a
+            chunk is the metric `info_NAME`.
         chunk: steps between two updates of the progress bar, calls of callbacks, checks of Ctrl-C.
         checkpoint_every: steps between two checkpoints, a multiple of `chunk`.
         processes: how many share the runs of an environment outside JAX (None: one for each core);
@@ -82,7 +85,7 @@ def prepare(
     check_loggers(loggers, None if out is None else Path(out))
     steps = whole_number("steps", steps)
     each = each_seed(seeds)
-    environment = as_environment(env, max_episode_steps)
+    environment = as_environment(env, max_episode_steps, info)
     if isinstance(agent, str):
         config = registry.make_settings(agent, settings, runs=len(each), steps=steps)
         made = registry.build(agent, config, environment, network)
@@ -111,6 +114,7 @@ def prepare(
         steps=steps,
         chunk=chunk,
         checkpoint_every=checkpoint_every or checkpoint_every_for(steps, chunk),
+        info=list(info),
     )
     folder = None if out is None else RunFolder.create(Path(out))
     engine = build_engine(plan, made, environment, processes)

@@ -190,7 +190,8 @@ class Session:
         self.startup_seconds += startup
         # In one layout, whatever the engine: the order of a sum decides its last bit.
         metrics = {name: np.ascontiguousarray(values) for name, values in record.metrics.items()}
-        columns, diverged = self.agent.report(metrics), self.agent.diverged(metrics)
+        columns = self.agent.report(metrics) | (record.info or {})
+        diverged = self.agent.diverged(metrics)
         tables = tables_of_chunk(
             record, columns, diverged, self.plan.seeds, begun_at, seconds, startup
         )

@@ -45,7 +45,7 @@ def test_parameters_of_an_environment_change_by_name():
 
 def test_names_of_others_lead_to_settings_that_there_are():
     ours = {name for config in PRESETS.values() for name in vars(config)}
-    ours |= {"seeds", "loggers", "logger"}  # arguments of `train`, an option of `eligrad train`
+    ours |= {"seeds", "info", "loggers", "logger"}  # arguments and options of `train`
     for others, here in registry._NAMES_ELSEWHERE.items():
         assert others not in ours
         assert set(here) <= ours

@@ -6,6 +6,7 @@ and count the steps ourselves, so that nothing is checked twice and no final obs
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import math
 import operator
@@ -18,7 +19,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from jaxtyping import Shaped
 
-from eligrad._base.checks import true_or_false, whole_number
+from eligrad._base.checks import one_of, true_or_false, whole_number
 from eligrad._base.errors import UnknownName
 from eligrad._base.optional import import_optional, missing_package
 from eligrad.envs.adapters.gymnasium.encoding import NotSerializable
@@ -73,6 +74,21 @@ class GymnasiumEnvironment(HostEnvironment):
         self.action_space = convert_action_space(env.action_space, self.name)
         env.close()
 
+    def with_info(self, names: Sequence[str]) -> HostEnvironment:
+        """Returns the same environment, whose copies note these numbers of a step's `info`."""
+        env = self.build()
+        env.reset(seed=0)
+        info = env.step(env.action_space.sample())[-1]
+        env.close()
+        numbers = [name for name, value in info.items() if _is_number(value)]
+        if not numbers:
+            raise ValueError(f"info is {list(names)}, but the info of {self.name!r} has no numbers")
+        for name in names:
+            one_of("info", name, numbers)
+        noting = copy.copy(self)
+        noting.info = tuple(names)
+        return noting
+
     def open(self, num_copies: int) -> HostCopies:
         """Opens `num_copies` of the environment."""
         num_copies = whole_number("num_copies", num_copies)
@@ -109,6 +125,8 @@ class GymnasiumCopies(HostCopies):
         self._discrete = isinstance(env.action_space, Discrete)
         self._limit = math.inf if env.max_episode_steps is None else env.max_episode_steps
         self._elapsed = [0] * num_copies
+        self._info = env.info
+        self._noted = np.zeros((2, len(self._info), num_copies))
         self._begun = False
         self._closed = False
 
@@ -135,7 +153,7 @@ class GymnasiumCopies(HostCopies):
         elapsed = self._elapsed
         choices = checked.tolist() if self._discrete else checked
         for row, env in enumerate(self._envs):
-            observation, reward[row], end, cut, _ = env.step(choices[row])
+            observation, reward[row], end, cut, info = env.step(choices[row])
             if np.shape(observation) != self._shape:  # else it might be broadcast, silently
                 self._refuse_shape(observation, "step")
             reached[row] = observation
@@ -144,10 +162,23 @@ class GymnasiumCopies(HostCopies):
             cut = true_or_false("truncated", cut) or elapsed[row] >= self._limit
             terminated[row] = end
             truncated[row] = cut
+            if self._info:
+                self._note(row, info)
             if end or cut:
                 ended.append(row)
         following = self._restart(ended, reached) if ended else reached
         return HostTransition(following, reward, terminated, truncated, reached)
+
+    def _note(self, row: int, info: dict[str, Any]) -> None:
+        for place, name in enumerate(self._info):
+            if name in info:
+                self._noted[:, place, row] += float(info[name]), 1
+
+    def take_info(self) -> dict[str, np.ndarray]:
+        """The means of the numbers in `info` since the last call; NaN where none was given."""
+        (total, count), self._noted = self._noted, np.zeros_like(self._noted)
+        means = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+        return dict(zip(self._info, means, strict=True))
 
     def snapshot(self) -> list[bytes] | None:
         """The whole state of each copy, or None where the simulator cannot give it."""
@@ -204,6 +235,10 @@ class GymnasiumCopies(HostCopies):
             f"{method} of {self._name} returned an observation of shape "
             f"{np.shape(observation)}; its observation_space says {self._shape}"
         )
+
+
+def _is_number(value: Any) -> bool:
+    return np.ndim(value) == 0 and np.asarray(value).dtype.kind in "biuf"
 
 
 def check_seeds(seeds: Sequence[int], num_copies: int) -> list[int]:
