@@ -204,7 +204,7 @@ def speed_bars(runs: Table, column: str = "steps_per_second") -> Any:
                 label=line.label,
             )
             panel.bar_label(bars, [_engineering(float(mean))], padding=2, fontsize=8)
-    panel.set(ylabel="environment steps per second", ylim=(0, 1.08 * panel.get_ylim()[1]))
+    panel.set(ylabel="environment steps per second of a run", ylim=(0, 1.08 * panel.get_ylim()[1]))
     panel.set_xticks(range(len(envs)), names)
     _short_numbers(panel.yaxis)
     panel.grid(axis="y", alpha=0.3)

@@ -41,7 +41,8 @@ def load_runs(path: str | Path) -> pd.DataFrame:
     - `return_last`, `return_all`, `return_area`: mean return of the episodes in the last tenth of
       the steps, of all episodes, and the area under the learning curve per step;
     - `diverged_step`: the first step that showed divergence;
-    - `seconds`, `steps_per_second`: of the run folder, all its runs together;
+    - `seconds`: of the run folder, all its runs together; `steps_per_second`: of this run alone,
+      without the time of compiling;
     - one for each setting of the agents, under its own name: `lam`, `step_size`, … A setting that
       has the name of a column above begins with `settings.`;
     - `exploration_fraction`: `exploration_steps` as a share of `steps`;

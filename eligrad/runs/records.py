@@ -154,9 +154,11 @@ def read_summary(folder: Path) -> dict[str, Any]:
 
 
 def summary_of_run(summary: dict[str, Any], index: int) -> dict[str, Any]:
-    """Returns the scores of one run from the summary of its folder."""
-    shared = {name: summary[name] for name in ("seconds", "steps_per_second")}
-    return shared | summary["seeds"][index]
+    """Returns scores, time and speed of one run from the summary of its folder."""
+    rate, seeds = summary["steps_per_second"], summary["seeds"]
+    # The runs of a folder take their steps together.
+    own = rate if rate is None else rate / len(seeds)
+    return {"seconds": summary["seconds"], "steps_per_second": own} | seeds[index]
 
 
 def _check_plan(plan: dict[str, Any]) -> None:

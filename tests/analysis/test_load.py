@@ -9,6 +9,7 @@ import pytest
 from eligrad.agents import PRESETS
 from eligrad.analysis.load import load_chunks, load_runs, setting_values
 from eligrad.runs.configuration import Configuration
+from eligrad.runs.folder import RunFolder
 from eligrad.sweeps import worker
 from eligrad.training import train
 from tests.sweeps.small_sweeps import quick_training
@@ -47,6 +48,19 @@ def test_every_column_is_documented(tmp_path):
     documented = str(load_runs.__doc__)
     for name in set(load_runs(tmp_path).columns) - {*vars(PRESETS["qrc"])}:
         assert f"`{name}`" in documented, name
+
+
+@pytest.mark.usefixtures("quick_training")
+def test_each_run_has_its_own_speed(tmp_path):
+    """However many share a program: that of all of them over their number."""
+    for name, seeds in (("one", [0]), ("three", [1, 2, 3])):
+        about = {"max_episode_steps": None, "env_params": {}, "out": tmp_path / name}
+        worker.train("qrc", "A", steps=400, seeds=seeds, **about)
+    runs = load_runs(tmp_path)
+    for name, count in (("one", 1), ("three", 3)):
+        own = runs["steps_per_second"][runs["run"].str.startswith(name)]
+        together = RunFolder(tmp_path / name).summary["steps_per_second"]
+        assert own.tolist() == [together / count] * count
 
 
 @pytest.mark.usefixtures("quick_training")
