@@ -3,7 +3,7 @@
 /** Lists that are longer begin closed. */
 const FEW = 12;
 
-/** A table whose columns can be sorted; a column is [heading, cell of a row, sort key or null]. */
+/** A table whose columns can be sorted, and that scrolls where it is too wide; a column is [heading, cell of a row, sort key or null]. */
 function sortableTable(rows, columns, caption = null) {
   const body = element("tbody");
   const heads = columns.map(([heading, , key], i) => {
@@ -25,7 +25,7 @@ function sortableTable(rows, columns, caption = null) {
   order(null, false);
   const table = element("table", { class: "data" }, element("thead", {}, element("tr", {}, ...heads)), body);
   if (caption) table.prepend(element("caption", {}, caption));
-  return table;
+  return element("div", { class: "wide" }, table);
 }
 
 /** Missing values come last, whichever way the others go. */
@@ -196,12 +196,12 @@ function drawDot(frame, { algorithm, value, mean, error }, position) {
 function drawConfigurations() {
   const place = document.getElementById("configurations-list");
   if (DATA.differing.length) {
-    place.append(element("div", { class: "wide" }, sortableTable(
+    place.append(sortableTable(
       DATA.algorithms.map((algorithm, i) => ({ algorithm: i, name: algorithm.label, ...algorithm.settings })),
       [["Algorithm", (row) => named(row.algorithm), "name"],
        ...DATA.differing.map((name) => [name, (row) => (typeof row[name] === "number" ? number(String(row[name])) : text(row[name] ?? "–")), name])],
       "Settings that differ",
-    )));
+    ));
   } else place.append(element("p", { class: "note" }, "All algorithms have the same settings."));
   const complete = DATA.configurations.map((each) => element("details", {},
     element("summary", {}, titleOf(each), " ", element("span", { class: "quiet" }, `seeds ${each.seeds}`)),
@@ -231,7 +231,7 @@ function drawRuns() {
     ["Folder", (row) => text(row.run), "run"],
   ]);
   document.getElementById("runs-list").append(
-    element("details", { open: rows.length <= FEW }, element("summary", {}, `${rows.length} runs, one seed each`), element("div", { class: "wide" }, table)),
+    element("details", { open: rows.length <= FEW }, element("summary", {}, `${rows.length} runs, one seed each`), table),
   );
 }
 
