@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import threading
 import time
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -167,3 +172,30 @@ def _quick_run(folder: RunFolder, plan: Plan, sessions: list) -> None:
             folder.save(step, state, Tables.join([earlier, stretch]), config)
     about = {"title": "a walk", "finished": True, "startup_seconds": 0.0}
     folder.write_summary(summarise(folder.tables(), plan.seeds, step) | about)
+
+
+def sweep_and_kill_a_worker(spec, store: Path, executor, named: bytes) -> sweep.Report:
+    """Runs a sweep, and kills a process whose command has this in it, after a first checkpoint."""
+    killed = []
+
+    def kill_one():
+        while not killed:
+            if list(store.glob("jobs/*/program/checkpoint-*.npz")) and (found := processes(named)):
+                os.kill(found[0], signal.SIGKILL)
+                killed.append(found[0])
+            time.sleep(0.05)
+
+    threading.Thread(target=kill_one, daemon=True).start()
+    report = sweep.run_sweep(spec, store, executor=executor)
+    assert killed
+    return report
+
+
+def processes(named: bytes) -> list[int]:
+    """The processes whose command has this in it."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if named in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+    return found

@@ -6,13 +6,12 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from eligrad.sweeps.driver import run_sweep
 from eligrad.sweeps.executors import make_executor
-from tests.sweeps.small_sweeps import Inline, outcomes, small
+from tests.sweeps.small_sweeps import Inline, outcomes, small, sweep_and_kill_a_worker
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'eligrad[executors]'")
 pytestmark = [
@@ -32,34 +31,11 @@ def no_accelerator(quick_compilation, monkeypatch):
 def test_a_killed_worker_costs_no_run(no_accelerator, tmp_path):
     undisturbed, store = tmp_path / "undisturbed", tmp_path / "store"
     run_sweep(SPEC, undisturbed, executor=Inline())
-    killed = []
-
-    def kill_one():
-        while not killed:
-            if list(store.glob("jobs/*/program/checkpoint-*.npz")) and (found := ray_workers()):
-                os.kill(found[0], signal.SIGKILL)
-                killed.append(found[0])
-            time.sleep(0.05)
-
-    thread = threading.Thread(target=kill_one, daemon=True)
-    thread.start()
-    report = run_sweep(SPEC, store, executor=make_executor("ray", 2))
-    assert killed
+    executor = make_executor("ray", 2)
+    # Ray names the processes that it trains in after the function they run.
+    report = sweep_and_kill_a_worker(SPEC, store, executor, b"ray::eligrad_work")
     assert (report.failures, report.unfinished) == ({}, 0)
     assert outcomes(store) == outcomes(undisturbed)
-
-
-def ray_workers() -> list[int]:
-    """Processes that Ray trains in; it names them after the function they run."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            name = (process / "cmdline").read_bytes()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if name.startswith(b"ray::eligrad_work"):
-            found.append(int(process.name))
-    return found
 
 
 def test_ctrl_c_saves(no_accelerator, tmp_path, monkeypatch):

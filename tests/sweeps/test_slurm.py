@@ -15,7 +15,7 @@ from eligrad.sweeps.executors.slurm import Resumable, SlurmExecutor, SlurmOption
 from eligrad.sweeps.jobs import Job
 from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.task import Task
-from tests.sweeps.small_sweeps import Inline, outcomes, small
+from tests.sweeps.small_sweeps import Inline, outcomes, small, sweep_and_kill_a_worker
 
 submitit = pytest.importorskip(
     "submitit", reason="submitit is not installed: pip install 'eligrad[executors]'"
@@ -31,6 +31,17 @@ def test_batch_jobs_train_what_one_process_does(tmp_path, quick_compilation):
     run_sweep(spec, undisturbed, executor=Inline())
     local = make_executor("slurm", 2, SlurmOptions(slurm_cluster="local"))
     report = run_sweep(spec, store, executor=local)
+    assert (report.failures, report.unfinished) == ({}, 0)
+    assert outcomes(store) == outcomes(undisturbed)
+
+
+@pytest.mark.nightly
+def test_a_killed_batch_job_costs_no_run(tmp_path, quick_compilation):
+    undisturbed, store = tmp_path / "undisturbed", tmp_path / "store"
+    spec = small(steps=3000)
+    run_sweep(spec, undisturbed, executor=Inline())
+    local = make_executor("slurm", 2, SlurmOptions(slurm_cluster="local"))
+    report = sweep_and_kill_a_worker(spec, store, local, b"submitit.core._submit")
     assert (report.failures, report.unfinished) == ({}, 0)
     assert outcomes(store) == outcomes(undisturbed)
 
