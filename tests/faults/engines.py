@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import warnings
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -174,3 +175,15 @@ def assert_readable(run: Path) -> None:
         if (run / "config.json").exists():
             assert len(load_runs(run)) == 2
             load_episodes(run)
+
+
+def spoil(path: Path, damage: str) -> None:
+    """Cuts off half of a checkpoint, or flips a bit of its numbers."""
+    content = bytearray(path.read_bytes())
+    if damage == "cut":
+        content = content[: len(content) // 2]
+    else:  # in the numbers, not in a date between two of them, which nobody reads
+        with zipfile.ZipFile(path) as archive:
+            largest = max(archive.infolist(), key=lambda member: member.compress_size)
+        content[largest.header_offset + largest.compress_size // 2] ^= 0x40
+    path.write_bytes(content)

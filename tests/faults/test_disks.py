@@ -8,12 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import zipfile
 
 import pytest
 
 from eligrad.runs.folder import RunFolder
-from tests.faults.engines import ENGINES, ROOT, assert_readable, assert_same, stopped
+from tests.faults.engines import ENGINES, ROOT, assert_readable, assert_same, spoil, stopped
 
 pytestmark = pytest.mark.faults
 
@@ -87,14 +86,3 @@ def test_a_damaged_checkpoint(programs, undisturbed, tmp_path, name, damage):
     for file in (older, newest):
         assert f"{copy / file.name} is damaged" in errors
         assert (copy / file.name).exists()
-
-
-def spoil(path, damage: str) -> None:
-    content = bytearray(path.read_bytes())
-    if damage == "cut":
-        content = content[: len(content) // 2]
-    else:  # in the numbers, not in a date between two of them, which nobody reads
-        with zipfile.ZipFile(path) as archive:
-            largest = max(archive.infolist(), key=lambda member: member.compress_size)
-        content[largest.header_offset + largest.compress_size // 2] ^= 0x40
-    path.write_bytes(content)

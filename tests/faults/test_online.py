@@ -14,7 +14,7 @@ import pytest
 from eligrad.engines.online import Online
 from eligrad.runs.checkpoint import CheckpointError
 from tests.faults import online_program
-from tests.faults.engines import PATIENCE, ROOT
+from tests.faults.engines import PATIENCE, ROOT, spoil
 
 pytestmark = pytest.mark.faults
 
@@ -103,13 +103,9 @@ def test_numbers_that_are_none(streams, undisturbed, tmp_path, fault, message):
 
 @pytest.mark.parametrize("damage", ["flipped", "cut"])
 def test_a_damaged_file_is_refused(undisturbed, tmp_path, damage):
-    content = bytearray(undisturbed[1])
-    if damage == "flipped":
-        content[len(content) // 2] ^= 1
-    else:
-        content = content[:-200]
     file = tmp_path / "agent.npz"
-    file.write_bytes(content)
+    file.write_bytes(undisturbed[1])
+    spoil(file, damage)
     with pytest.raises(CheckpointError, match=re.escape(str(file))):
         Online.load(file, online_program.agent())
 
@@ -126,7 +122,7 @@ import resource, signal
 from tests.faults import online_program
 from eligrad.engines import Online
 online = Online.load({str(folder / "agent.npz")!r}, online_program.agent())
-online.observe(online_program.world(0)[0])
+online.observe(online_program.world(0)[0], 0.0)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
 try:
