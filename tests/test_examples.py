@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from eligrad import Online
 from eligrad.analysis import load_runs
 from tests.markdown import ROOT
 
@@ -96,15 +97,17 @@ def test_own_environment_learns_and_is_filmed(tmp_path):
 def test_device_stream_goes_on_as_if_it_had_never_stopped(tmp_path):
     main = example("device_stream").main
     rewards = main(steps=400, file=tmp_path / "panel.npz")
-    assert (tmp_path / "panel.npz").is_file()
     assert rewards == main(steps=400, file=tmp_path / "other.npz", restart=False)
-    assert not (tmp_path / "other.npz").exists()
+    assert Online.load(tmp_path / "panel.npz").steps == 400 + 199  # the second half is not saved
+    assert Online.load(tmp_path / "other.npz").steps == 400  # in the simulator
 
 
 @pytest.mark.nightly
-def test_device_stream_learns_while_the_device_drifts(tmp_path):
+def test_device_stream_keeps_what_was_learned_while_the_device_drifts(tmp_path):
+    """A panel that looks anywhere wins 0.24 on average."""
     rewards = example("device_stream").main(steps=5_000, file=tmp_path / "panel.npz")
-    assert np.mean(rewards[-500:]) > np.mean(rewards[:500]) + 0.2
+    assert np.mean(rewards[:500]) > 0.6
+    assert np.mean(rewards[-500:]) > 0.6
 
 
 @pytest.mark.nightly

@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 
 from eligrad._base.optional import TRAIN
+from eligrad.training import train
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -99,9 +100,15 @@ def test_the_extra_for_training_is_the_one_that_messages_name():
     assert {re.split(">", each)[0] for each in extra} == TRAIN
 
 
-def test_the_core_stands_alone():
-    """Rules, agents, games and a stream, without tables, plots, command line and simulators."""
-    code = """
+def test_the_core_stands_alone(tmp_path):
+    """Rules, agents, games and a stream, without tables, plots, command line and simulators.
+
+    The stream goes on from a run that was trained elsewhere, where tables could be written.
+    """
+    train("q-lambda", "Probe/Trace-v0", steps=5, seeds=[4], out=tmp_path / "run")
+    code = (
+        f"FOLDER = {str(tmp_path)!r}"
+        + """
 import numpy as np
 import eligrad, eligrad.problems, eligrad.rules
 from eligrad.agents import PRESETS, QLambda, default_network
@@ -115,6 +122,10 @@ online = eligrad.Online(agent, seed=0)
 online.observe(np.zeros((10, 10, 4), bool))
 online.observe(np.ones((10, 10, 4), bool), 1.0)
 assert online.steps == 1
+online = eligrad.Online.from_run(FOLDER + "/run")
+online.observe(np.zeros(online.state.observation.shape))
+online.save(FOLDER + "/agent.npz")
+assert eligrad.Online.load(FOLDER + "/agent.npz").steps == 5
 assert "pip install 'eligrad[gymnasium]'" in told(lambda: make("CartPole-v1"))
 install = "which is not installed: pip install 'eligrad[train]'"
 assert told(lambda: eligrad.QRC).startswith("eligrad.QRC needs the package 'pandas', " + install)
@@ -126,6 +137,7 @@ assert install in told(lambda: sweeps.run_sweep)
 from eligrad.__main__ import main
 main()
 """
+    )
     result = run_without(TRAIN | SIMULATORS, code)
     assert result.returncode == 1
     assert result.stderr.splitlines()[-1] == (

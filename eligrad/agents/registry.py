@@ -144,8 +144,9 @@ def make_settings(
     for setting, value in changes.items():
         with mistakes.noted():
             if setting not in known:
+                others = {*accepted} - {setting}
                 raise UnknownName(
-                    f"setting of {name}", setting, accepted, names_here(setting, accepted)
+                    f"setting of {name}", setting, others, names_here(setting, others)
                 )
             if np.ndim(value) and (setting in static or len(value) != runs):
                 raise ValueError(

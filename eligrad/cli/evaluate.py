@@ -31,6 +31,8 @@ class Evaluate:
     """Episodes of each seed."""
     modules: Modules = ()
     """Import this module first: the one of the run's environment, if you trust it."""
+    env: str | None = None
+    """The environment to play in, for an agent that was saved without one."""
     seed: int = 0
     """Seed of the episodes: decides what is random in the environment."""
     sampled: bool = False
@@ -53,7 +55,7 @@ def _evaluate(command: Evaluate) -> int:
 
     import_typed(command.modules)
     keep_compiled_programs()
-    agent = eligrad.load(command.run)
+    agent = eligrad.load(command.run, env=command.env)
     returns = agent.evaluate(
         command.episodes,
         deterministic=not command.sampled,

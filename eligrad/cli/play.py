@@ -24,6 +24,8 @@ class Play:
     """A run folder, also one that is being trained, or a file that an agent was saved to."""
     modules: Modules = ()
     """Import this module first: the one of the run's environment, if you trust it."""
+    env: str | None = None
+    """The environment to play in, for an agent that was saved without one."""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("play.gif")
     """The file to write: .gif, or .mp4 with the package imageio-ffmpeg."""
     seed: Annotated[str, tyro.conf.arg(metavar="best|N")] = "best"
@@ -67,6 +69,7 @@ def _run(command: Play) -> int:
         episode=command.episode,
         greedy=not command.sampled,
         max_steps=command.max_steps,
+        env=command.env,
     )
     video.save(recording, command.out, command.fps)
     total, end = recording.rewards.sum(), "ended" if recording.terminated else "cut off"

@@ -20,8 +20,8 @@ from eligrad.envs.names import module_of
 from eligrad.runs.config import read_options, rollout_of, whole_rollouts
 from eligrad.runs.folder import RunFolder, RunInUseError
 from eligrad.runs.summary import as_text
+from eligrad.runs.trained import check_imported
 from eligrad.training import Interrupted, resume, train
-from eligrad.training.build import check_imported
 from eligrad.training.callbacks import EvaluateEvery
 
 _FAULTS = (

@@ -116,15 +116,19 @@ class HostRuns(HostEngine):
 
     def interrupt(self, env_seeds: np.ndarray) -> None:
         """Starts new episodes in new simulators; unfinished ones count as truncated."""
-        observation = jnp.asarray(self._copies.reset([int(seed) for seed in env_seeds]))
+        observation = jnp.asarray(self.reset(env_seeds))
         agent = jax.jit(jax.vmap(lambda agent, state, obs: agent.interrupt(state, obs)))(
             self.agents, self._state.agent, observation
         )
+        self._state = self._state._replace(agent=agent)
+
+    def reset(self, env_seeds: np.ndarray) -> np.ndarray:
+        """Starts new episodes, and returns their first observations; agents stay as they are."""
         self._state = self._state._replace(
-            agent=agent,
             episode_return=np.zeros_like(self._state.episode_return),
             episode_length=np.zeros_like(self._state.episode_length),
         )
+        return self._copies.reset([int(seed) for seed in env_seeds])
 
 
 def first_state(

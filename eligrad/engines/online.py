@@ -2,7 +2,7 @@
 
 For a robot, a socket or a sensor that sends an observation and waits for an action:
 
-    agent = Online(QLambda(config, network), seed=0)
+    agent = Online("qrc", observation_shape=(6,), actions=3)
     action = agent.observe(first_observation)
     while True:
         observation, reward, terminated, truncated = device(action)
@@ -18,43 +18,132 @@ import collections
 import itertools
 import math
 import operator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, SupportsFloat
 
 import jax
 import numpy as np
 
-from eligrad._base.checks import true_or_false
+from eligrad._base.checks import true_or_false, whole_number
+from eligrad.agents import registry
 from eligrad.agents.protocol import StreamingAgent, Transition
-from eligrad.agents.registry import to_json
 from eligrad.engines.devices import jit, return_freed_memory
 from eligrad.engines.dispatch import Dispatch, KeyBlocks
+from eligrad.envs.spaces import Box, Discrete, Space, space_to_json
 from eligrad.runs import checkpoint
+from eligrad.runs.config import Plan, rollout_of
+from eligrad.runs.trained import ONLINE, Spaces, Trained, Which, read_agent, stream_plan
 
 
 class Online:
-    """An agent that learns from one observation at a time."""
+    """An agent that learns from one observation at a time.
 
-    def __init__(self, agent: Any, *, seed: int = 0) -> None:
-        if not isinstance(agent, StreamingAgent):
-            raise TypeError(
-                f"agent is a {type(agent).__name__}; a streaming agent is accepted, such as "
-                'QLambda(PRESETS["qrc"], default_network(shape, actions)) of eligrad.agents'
-            )
+    Args:
+        agent: the name of a streaming agent, such as "qrc", or an agent of your own.
+        observation_shape: the shape of an observation, with an agent's name.
+        actions: with an agent's name: how many there are, or their space, such as
+            `eligrad.envs.Box(-2.0, 2.0, (1,))`.
+        seed: decides the agent's random numbers.
+        network: your own, with an agent's name; see `eligrad.Learner`.
+        settings: those of the agent's settings class, by name (`lam=0.9`).
+    """
+
+    def __init__(
+        self,
+        agent: Any,
+        observation_shape: Sequence[int] | None = None,
+        actions: int | Space | None = None,
+        *,
+        seed: int = 0,
+        network: Any = None,
+        **settings: Any,
+    ) -> None:
+        if isinstance(agent, str):
+            spaces = _spaces(agent, observation_shape, actions)
+            config = _settings(agent, settings)
+            made = _streaming(registry.build(agent, config, spaces, network))
+            plan = stream_plan(agent if network is None else None, config, seed)
+        else:
+            given = [observation_shape, actions, network, *settings.values()]
+            if any(each is not None for each in given):
+                raise ValueError(
+                    "observation_shape, actions, network and settings go with an agent's name; "
+                    f"agent is a {type(agent).__name__} that has its own"
+                )
+            made, spaces = _streaming(agent), None
+            plan = stream_plan(None, made.config, seed)
+        self._prepare(made, plan, jax.random.key(seed), spaces)
+
+    def _prepare(self, agent: Any, plan: Plan, key: Any, spaces: Spaces | None) -> None:
         self.agent = agent
-        self._key = jax.random.key(seed)
-        self._keys = KeyBlocks(self._key)
+        self.key = key
+        """Of the agent's random numbers."""
+        self._plan, self._spaces = plan, spaces
+        self._keys = KeyBlocks(key)
         self.steps = 0
-        """Updates made so far."""
+        """Updates made so far, in training too."""
         self._packed: Any = None
-        self._shape: tuple[int, ...] = ()
+        self._shape = None if spaces is None else tuple(spaces.observation_space.shape)
         self._dtype: Any = None
         self._ending: Transition | None = None
+        self._loaded = False
         self._ready = False
         self._init = jax.jit(lambda agent, key, obs: agent.init(key, obs))
         self._interrupt = jax.jit(lambda agent, state, obs: agent.interrupt(state, obs))
         self.metrics: dict[str, float] = {}
         """The agent's metrics of the last update, by name."""
+
+    @classmethod
+    def from_run(
+        cls, run: Path | str, seed: Which = "best", *, agent: Any = None, env: Any = None
+    ) -> Online:
+        """The agent of a run, or of a file that one was saved to: it goes on learning.
+
+        Parameters, traces, statistics, random numbers, the step count and with it the exploration
+        are those of the training. The episode that the simulator was in stays there: the first
+        `observe(observation)` begins a new one, traces end, and nothing is learned from the gap
+        between the two. If the stream is the simulator itself, `action` is what training would
+        have done next, and `observe(observation, reward)` learns what training would have learned.
+
+        Args:
+            run: a run folder, also one that is being trained, or a file of an agent's `save`.
+            seed: which one, if there are several; "best": the highest return of the last episodes.
+            agent: the agent again, if it is a custom one.
+            env: the environment again, if it is a custom one; only its spaces are read.
+        """
+        if Path(run).is_file() and checkpoint.read_header(Path(run)).get("kind") == ONLINE:
+            raise checkpoint.CheckpointError(f"{run} was saved by Online; Online.load continues it")
+        return cls._continuing(read_agent(run, seed, agent=agent, env=env))
+
+    @classmethod
+    def load(cls, path: Path | str, agent: Any = None) -> Online:
+        """The agent that `save` wrote.
+
+        If time has passed meanwhile, call `observe(observation)` first, without a reward: it
+        begins a new episode, and traces end. With a reward the saved episode goes on; `action` is
+        the one that the reward is for.
+
+        Args:
+            path: the file.
+            agent: the agent again, with the same settings and network, if it is a custom one.
+        """
+        if Path(path).is_dir() or checkpoint.read_header(Path(path)).get("kind") != ONLINE:
+            raise checkpoint.CheckpointError(
+                f"{path} was saved by a training run; Online.from_run continues it"
+            )
+        return cls._continuing(read_agent(path, agent=agent))
+
+    @classmethod
+    def _continuing(cls, trained: Trained) -> Online:
+        online = cls.__new__(cls)
+        agent = _streaming(trained.agent)
+        online._prepare(agent, trained.plan, trained.key, trained.spaces)
+        online._shape = trained.observation.shape
+        online._dtype = jax.dtypes.canonicalize_dtype(trained.observation.dtype)
+        online.state, online.steps = trained.state, trained.step
+        online._ending, online._loaded = trained.ending, True
+        return online
 
     @property
     def state(self) -> Any:
@@ -101,6 +190,9 @@ class Online:
         Returns:
             The action, an int or an array of continuous ones; None where the episode ended.
         """
+        alone = reward is None and not (terminated or truncated)
+        if self._loaded and alone and self._ending is None:
+            return self.interrupt(observation)
         observation = self._checked(observation)
         terminated = true_or_false("terminated", terminated)
         truncated = true_or_false("truncated", truncated)
@@ -135,49 +227,23 @@ class Online:
         return self._learn(transition)
 
     def save(self, path: Path | str) -> None:
-        """Writes the whole agent to one file; `load` continues from there."""
+        """Writes the whole agent to one file; `load` continues from there.
+
+        So do `eligrad.load`, and `eligrad play`, in the environment that it was trained in or
+        another one.
+        """
         if self.state is None:
             raise ValueError("the agent has seen no observation yet: there is nothing to save")
         header = {
-            "kind": "online",
+            "kind": ONLINE,
             "steps": self.steps,
-            "shape": list(self._shape),
+            "shape": list(self._shape or ()),
             "dtype": np.dtype(self._dtype).name,
             "ending": self._ending is not None,
-            "settings": to_json(self.agent.config),
+            "actions": None if self._spaces is None else space_to_json(self._spaces.action_space),
+            "plan": self._plan.to_json(),
         }
-        checkpoint.save(Path(path), (self._key, self.state, self._ending), header)
-
-    @classmethod
-    def load(cls, path: Path | str, agent: Any) -> Online:
-        """The agent that was saved, if `agent` has the settings and network it was saved with.
-
-        If the stream has continued since, call `interrupt` with the next observation in place of
-        `observe`: it is the first one of a new episode.
-        """
-        header = checkpoint.read_header(Path(path))
-        if header.get("kind") != "online":
-            raise checkpoint.CheckpointError(
-                f"{path} was saved by {header.get('kind', 'a training run')}; a file of "
-                "Online.save is accepted"
-            )
-        online = cls(agent)
-        ours = to_json(agent.config)
-        for name, theirs in header.get("settings", ours).items():
-            if ours.get(name) != theirs:
-                raise checkpoint.CheckpointError(
-                    f"{path} was saved with {name} = {theirs}; that of agent is {ours.get(name)}"
-                )
-        blank = _blank_observation(header, Path(path))
-        online._shape, online._dtype = blank.shape, blank.dtype
-        ending = None
-        if header["ending"]:
-            ending = Transition(np.float32(0), np.bool_(0), np.bool_(0), blank, blank)
-        like = (online._key, online._init(agent, online._key, blank), ending)
-        (online._key, online.state, online._ending), _ = checkpoint.load(Path(path), like)
-        online._keys = KeyBlocks(online._key)
-        online.steps = header["steps"]
-        return online
+        checkpoint.save(Path(path), (self.key, self.state, self._ending), header)
 
     def interrupt(self, observation: Any) -> int | np.ndarray:
         """Continues in a new episode, whose first observation this is; returns an action."""
@@ -187,7 +253,13 @@ class Online:
             return action
         observation = self._checked(observation)
         self.state = self._interrupt(self.agent, self.state, observation)
+        self._loaded = False
         return self._next_action()
+
+    @property
+    def action(self) -> int | np.ndarray | None:
+        """The action that the next reward is for; None where an episode is to begin first."""
+        return None if self._packed is None or self.between_episodes else self._next_action()
 
     def _next_action(self) -> int | np.ndarray:
         key = self._keys.of(self.steps + 1).act
@@ -195,11 +267,11 @@ class Online:
         return _plain(action)
 
     def _begin(self, observation: Any) -> int | np.ndarray:
-        self.state = self._init(self.agent, jax.random.fold_in(self._key, 0), observation)
+        self.state = self._init(self.agent, jax.random.fold_in(self.key, 0), observation)
         return self._next_action()
 
     def _learn(self, transition: Transition) -> int | np.ndarray:
-        number = self.steps + 1
+        number, self._loaded = self.steps + 1, False
         update_key, act_key = self._keys.of(number).update, self._keys.of(number + 1).act
         arguments = (self.agent, self._packed, update_key, act_key, transition)
         action, metrics = self._replace_state(self._observe, arguments, number)
@@ -227,14 +299,25 @@ class Online:
 
     def _checked(self, observation: Any) -> np.ndarray:
         array = np.asarray(observation)
-        if self._dtype is None:
-            self._shape, self._dtype = array.shape, array.dtype
-        if array.shape != self._shape or array.dtype != self._dtype:
+        if self._shape is None:
+            self._shape = array.shape
+        if self._dtype is None and array.dtype.kind in "biuf":
+            self._dtype = jax.dtypes.canonicalize_dtype(array.dtype)
+        if array.shape != self._shape or array.dtype.kind not in "biuf":
             raise ValueError(
-                f"the observation has shape {array.shape} and dtype {array.dtype}; the first one "
-                f"had {self._shape} and {self._dtype}, and so must all"
+                f"the observation has shape {array.shape} and dtype {array.dtype}; numbers of "
+                f"shape {self._shape} are accepted"
             )
-        if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+        dtype: Any = self._dtype
+        if array.dtype != dtype:
+            if not np.can_cast(array.dtype, dtype, "same_kind"):
+                raise ValueError(
+                    f"the observation has dtype {array.dtype}, which cannot be converted to {dtype}"
+                    ", that of those before"
+                )
+            with np.errstate(over="ignore"):  # too large a number is refused below
+                array = array.astype(dtype)
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
             where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
             raise ValueError(f"the observation is {array[where]} at {where}; finite is accepted")
         return array
@@ -246,14 +329,41 @@ def _plain(action: jax.Array) -> int | np.ndarray:
     return array if np.issubdtype(array.dtype, np.floating) else int(array)
 
 
-def _blank_observation(header: dict[str, Any], path: Path) -> np.ndarray:
-    """Zeros of the shape and dtype that a file says; the file itself holds several as large."""
+def _streaming(agent: Any) -> StreamingAgent:
+    """The agent, if it learns from each step."""
+    if not isinstance(agent, StreamingAgent):
+        names = [name for name, entry in registry.AGENTS.items() if rollout_of(entry.config) == 1]
+        raise TypeError(
+            f"agent is a {type(agent).__name__}; an agent that learns from each step is accepted: "
+            f"one of {', '.join(names)}, or a StreamingAgent of your own"
+        )
+    return agent
+
+
+def _spaces(name: str, shape: Any, actions: Any) -> Spaces:
+    """The spaces of a stream."""
+    registry.get(name)
+    if shape is None or actions is None:
+        raise ValueError(
+            f"observation_shape is {shape} and actions is {actions}; an agent given by name needs "
+            f'both: Online("{name}", (6,), 3) for observations of 6 numbers and 3 actions'
+        )
     try:
-        shape, dtype = tuple(map(operator.index, header["shape"])), np.dtype(header["dtype"])
-        if dtype.kind in "biuf" and 0 <= math.prod(shape) <= path.stat().st_size:
-            return np.zeros(shape, dtype)
-    except (KeyError, TypeError, ValueError) as error:
-        raise checkpoint.DamagedCheckpointError(f"{path} is damaged: {error}") from error
-    raise checkpoint.DamagedCheckpointError(
-        f"{path} is damaged: its observations would be of shape {shape} and dtype {dtype}"
-    )
+        sizes = tuple(map(operator.index, shape))
+    except TypeError:
+        sizes = (0,)
+    if not all(size > 0 for size in sizes):
+        raise ValueError(f"observation_shape is {shape!r}; a tuple of sizes, as (6,), is accepted")
+    if not isinstance(actions, Space):
+        actions = Discrete(whole_number("actions", actions))
+    return Spaces("the stream", Box(-np.inf, np.inf, sizes), actions)
+
+
+def _settings(name: str, changes: dict[str, Any]) -> Any:
+    """The settings of an agent on a stream."""
+    if "exploration_fraction" in changes:
+        raise ValueError(
+            f"exploration_fraction is {changes['exploration_fraction']}, but a stream has no total "
+            "of steps; exploration_steps is accepted"
+        )
+    return registry.of_runs(registry.make_settings(name, changes), 0)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from eligrad.agents.protocol import RolloutAgent, StreamingAgent, Transition
@@ -187,3 +188,14 @@ class Runs(DeviceEngine):
             self._shares.sharding,
             in_place=True,
         )(agents, params, state)
+
+    def reset(self, env_seeds: np.ndarray) -> np.ndarray:
+        """Starts new episodes, and returns their first observations; agents stay as they are."""
+        keys = jax.vmap(jax.random.key)(jnp.asarray(env_seeds))
+        first_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, 0)
+        env, observation = jax.vmap(self.env.reset)(first_keys, self.params)
+        zeros = jnp.zeros(self.count, jnp.int32)
+        self.state = self.state._replace(
+            env=env, env_key=keys, episode_return=zeros.astype(jnp.float32), episode_length=zeros
+        )
+        return np.asarray(observation)

@@ -73,3 +73,27 @@ class Box:
 
 
 Space = Discrete | Box
+
+
+def space_to_json(space: Space) -> dict[str, Any]:
+    """A space as JSON values; bounds are words, since JSON has no infinity."""
+    if isinstance(space, Discrete):
+        return {"n": space.n}
+    low, high = (
+        list(map(str, np.broadcast_to(bound, space.shape).astype(float).ravel().tolist()))
+        for bound in (space.low, space.high)
+    )
+    dtype = np.dtype(space.dtype).name
+    return {"low": low, "high": high, "shape": list(space.shape), "dtype": dtype}
+
+
+def space_from_json(content: dict[str, Any]) -> Space:
+    """The inverse of `space_to_json`; ValueError for what is none."""
+    try:
+        if "n" in content:
+            return Discrete(int(content["n"]))
+        shape = tuple(map(int, content["shape"]))
+        low, high = (np.array(content[name], float).reshape(shape) for name in ("low", "high"))
+        return Box(low, high, shape, np.dtype(content["dtype"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{content!r:.80} is no space: {error}") from error

@@ -27,6 +27,7 @@ FORMAT = 3
 """Version of the layout; a file with a higher one comes from a later eligrad."""
 
 _HEADER = "header.json"
+_NAME = re.compile(r"checkpoint-[0-9]{12}\.npz$")
 BYTES = "bytes"
 """The dtype, in a file, of a leaf that is `bytes`."""
 LARGEST_HEADER, LARGEST_BYTES = 2**26, 2**33
@@ -51,6 +52,11 @@ class CheckpointError(ValueError):
 
 class DamagedCheckpointError(CheckpointError, DamagedFileError):
     """A file that is cut off, altered, or not a checkpoint."""
+
+
+def in_folder(folder: Path) -> list[Path]:
+    """All checkpoints that a run wrote to its folder, from the oldest to the newest."""
+    return sorted(f for f in folder.glob("checkpoint-*.npz") if _NAME.match(f.name))
 
 
 def save(path: Path, tree: Any, header: dict[str, Any]) -> None:

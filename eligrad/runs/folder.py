@@ -44,7 +44,6 @@ from eligrad.runs.records import read_summary
 
 KEPT = 2
 """Checkpoints kept: if the newest is damaged, the one before it is used."""
-_CHECKPOINT = re.compile(r"checkpoint-[0-9]{12}\.npz$")
 _PART = re.compile(rf"metrics/({'|'.join(SCHEMAS)})/[0-9]{{12}}\.parquet")
 
 
@@ -169,7 +168,7 @@ class RunFolder:
 
     def checkpoints(self) -> list[Path]:
         """All checkpoints that the run wrote, from the oldest to the newest."""
-        return sorted(f for f in self.path.glob("checkpoint-*.npz") if _CHECKPOINT.match(f.name))
+        return checkpoint.in_folder(self.path)
 
     def checkpoint_at(self, step: int) -> Path:
         """The checkpoint of that step."""

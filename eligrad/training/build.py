@@ -1,11 +1,9 @@
-"""From the plan of a run to its environment, agent and engine."""
+"""From the plan of a run to its engine."""
 
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from eligrad._base.checks import whole_number
@@ -15,33 +13,8 @@ from eligrad.agents.protocol import Agent
 from eligrad.engines.engine import Engine, make_engine
 from eligrad.engines.multiprocess import Multiprocess
 from eligrad.envs import Environment, HostEnvironment
-from eligrad.envs.names import module_of
 from eligrad.envs.registry import as_environment, change_params
 from eligrad.runs.config import Plan
-
-
-def environment_of(plan: Plan, path: Path, given: Any = None) -> Environment | HostEnvironment:
-    """The environment of a plan that a file holds, or the one given in its place.
-
-    A module that a file names is not imported: a user who trusts it imports it first.
-    """
-    if given is not None:
-        made = isinstance(given, Environment | HostEnvironment)
-        return as_environment(given, None if made else plan.max_episode_steps, plan.info)
-    if plan.env is None:
-        raise ValueError(f"the environment of {path} is a custom one: pass env= again")
-    check_imported(plan.env, path)
-    return as_environment(plan.env, plan.max_episode_steps, plan.info)
-
-
-def check_imported(env: str, path: Path) -> None:
-    """Refuses the name of an environment in a file whose module has not been imported."""
-    module = module_of(env)
-    if module is not None and module not in sys.modules:
-        raise ValueError(
-            f"the environment of {path} is {env!r}: to make it, the code of {module!r} would "
-            f"be run. If you trust that, import it first; a command does it with --import {module}"
-        )
 
 
 def build_engine(

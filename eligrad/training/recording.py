@@ -16,10 +16,13 @@ import numpy as np
 from jaxtyping import Array, Float, Shaped, UInt8
 
 from eligrad._base.checks import whole_number
+from eligrad.agents import registry
 from eligrad.agents.protocol import Agent
-from eligrad.envs import Environment, HostEnvironment
+from eligrad.envs import Environment, HostEnvironment, make
+from eligrad.envs.registry import change_params
+from eligrad.runs.trained import Trained, Which, environment_of, read_agent
+from eligrad.training.build import title as run_title
 from eligrad.training.playing import HostEpisodes, JaxEpisodes, choose, play
-from eligrad.training.saved import Which, read_agent
 
 MAX_STEPS = 500
 """Steps after which a recording is cut off, unless told otherwise."""
@@ -69,25 +72,45 @@ def record_episode(
     episode: int = 0,
     greedy: bool = True,
     max_steps: int = MAX_STEPS,
+    env: str | None = None,
 ) -> Recording:
     """An episode of one agent of a run folder, or of a file that an agent was saved to.
 
-    `seed` is the one it was trained with, or "best". `episode` seeds the environment: the same
-    number gives the same episode. Actions are the best ones, or with `greedy=False` drawn as in
-    training.
+    Args:
+        run: the folder or the file.
+        seed: which one, if there are several.
+        episode: seeds the environment: the same number gives the same episode.
+        greedy: whether actions are the best ones; if not, they are drawn as in training.
+        max_steps: cut the episode off after this many.
+        env: the environment, for an agent that was saved without one.
     """
     max_steps = whole_number("max_steps", max_steps)
-    saved = read_agent(run, seed, frames=True)
+    trained = read_agent(run, seed, env=env)
+    made = _drawing_itself(trained, Path(run), env)
+    registry.check_fit(trained.agent, made)
     return record(
-        saved.agent,
-        saved.state,
-        saved.env,
-        params=saved.params,
+        trained.agent,
+        trained.state,
+        made,
+        params=change_params(made, trained.plan.env_params),
         episode=episode,
         greedy=greedy,
         max_steps=max_steps,
-        title=f"{saved.title}, seed {saved.seed}, after {saved.step:,} steps",
+        title=f"{run_title(trained.plan, made)}, seed {trained.seed}, after {trained.step:,} steps",
     )
+
+
+def _drawing_itself(trained: Trained, run: Path, env: str | None) -> Environment | HostEnvironment:
+    """The agent's environment, or that of another name; one of Gymnasium draws itself."""
+    made, plan = environment_of(trained.plan, run, env), trained.plan
+    name = plan.env if env is None else env
+    if isinstance(made, Environment) or name is None:
+        return made
+    try:
+        return make(name, max_episode_steps=plan.max_episode_steps, render_mode="rgb_array")
+    # Environments of other people may raise anything when they render.
+    except Exception as error:
+        raise ValueError(f"{name!r} cannot be drawn: {error}") from error
 
 
 def record(

@@ -25,7 +25,8 @@ from eligrad.runs.config import (
     whole_rollouts,
 )
 from eligrad.runs.folder import RunFolder
-from eligrad.training.build import build_engine, environment_of
+from eligrad.runs.trained import environment_of
+from eligrad.training.build import build_engine
 from eligrad.training.loggers import check_loggers
 from eligrad.training.session import Callback, Result, Session
 

@@ -2,7 +2,9 @@
 
 `N.tar.xz` holds files of format N as that version wrote them: run folders stopped halfway in three
 engines, a saved agent, a saved `Online`, and a sweep store with finished runs and a half-done job.
-`expected.json` in it is what that version made of them when it went on.
+`expected.json` in it is what that version made of them when it went on. `3.tar.xz` holds saves of
+`Online` only: two of agents of the user's own, from before files held the configuration, and one of
+an agent given by name.
 """
 
 from __future__ import annotations
@@ -20,18 +22,24 @@ from eligrad.agents import PRESETS, QLambda, default_network
 from eligrad.analysis import load_runs
 from eligrad.analysis.report import write_report
 from eligrad.engines import Online
+from eligrad.envs import Box
 from eligrad.runs.records import scan
 from eligrad.sweeps import Sweep, run_sweep
 from eligrad.training import resume
+from tests.engines import tiny
 
-ARCHIVE = Path(__file__).parent / "2.tar.xz"
+FOLDER = Path(__file__).parent
+
+
+def unpacked(archive: str, folder: Path) -> Path:
+    with tarfile.open(FOLDER / archive) as opened:
+        opened.extractall(folder, filter="data")
+    return folder
 
 
 @pytest.fixture
 def old(tmp_path):
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
-    return tmp_path
+    return unpacked("2.tar.xz", tmp_path)
 
 
 @pytest.fixture
@@ -62,6 +70,26 @@ def test_online_goes_on(old, expected):
     action = agent.observe(np.full(3, 0.5, np.float32), reward=1.0)
     assert action == expected["online-qrc.npz"]["action"]
     assert agent.td_error == pytest.approx(expected["online-qrc.npz"]["td_error"], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["qrc", "gradient-ac", "stream-q"])
+def test_online_of_format_3_goes_on(tmp_path, name):
+    """Saved between the end of an episode and the beginning of the next."""
+    file = unpacked("3.tar.xz", tmp_path) / f"online-{name}.npz"
+    expected, size = json.loads((tmp_path / "expected.json").read_text())[file.name], 4
+    if name == "stream-q":  # by name: the file knows the rest
+        agent, size = Online.load(file), 3
+        assert agent.agent.config.lam == 0.5
+    else:
+        own = tiny.agent() if name == "qrc" else tiny.actor_critic(Box(-2.0, 2.0, (2,)))
+        agent = Online.load(file, own)
+        with pytest.raises(ValueError, match="as an earlier version wrote it"):
+            Online.load(file)
+    assert agent.between_episodes
+    agent.observe(np.full(size, 0.5, np.float32))
+    action = agent.observe(np.full(size, -0.5, np.float32), reward=1.0)
+    np.testing.assert_allclose(action, expected["action"], rtol=1e-5)
+    assert agent.td_error == pytest.approx(expected["td_error"], rel=1e-5)
 
 
 def test_configurations_keep_their_hashes(old, expected):

@@ -26,8 +26,8 @@ from eligrad.runs.checkpoint import CheckpointError, DamagedCheckpointError, _re
 from eligrad.runs.checksums import what_is_wrong
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import EPISODES, from_bytes, read_parts, to_bytes
+from eligrad.runs.trained import read_agent
 from eligrad.training import prepare, resume
-from eligrad.training.saved import read_agent
 from tests.engines import tiny
 from tests.runs.altered import PLAN, STEPS, state, write_archive, write_run
 

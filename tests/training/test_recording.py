@@ -19,10 +19,10 @@ from eligrad._base.files import read_json
 from eligrad.envs import Box, Discrete, Environment, Step, make
 from eligrad.envs.minatar.render import render
 from eligrad.envs.wrappers import TimeLimit
+from eligrad.runs.trained import read_agent
 from eligrad.training import prepare, saved, train
 from eligrad.training.evaluation import evaluate
 from eligrad.training.recording import record, record_episode
-from eligrad.training.saved import read_agent
 from tests.engines import tiny, tiny_ppo
 from tests.training.painted import NAME as PAINTED
 

@@ -1,0 +1,257 @@
+"""From a simulator to a stream and back: an agent goes on learning where it stopped."""
+
+from __future__ import annotations
+
+import functools
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+
+import eligrad
+from eligrad.cli import evaluate, play
+from eligrad.engines import Online
+from eligrad.envs import Box, Discrete
+from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
+from eligrad.runs.checkpoint import CheckpointError
+from eligrad.runs.config import env_seeds
+from eligrad.training import train
+from tests.engines.tapes import ACTIONS, CHOICES, SIZE, STEPS, TAPES, GymnasiumTape, Tape
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+SEED, MIDDLE = 3, 28
+TAPE = {name: rows[env_seeds([SEED])[0] % 2] for name, rows in TAPES.items()}
+ENDED = TAPE["terminated"] | TAPE["truncated"]
+JOINTS = gymnasium.spaces.Box(-2.0, 2.0, (2,), np.float32)
+
+
+def tape_for(agent: str) -> GymnasiumEnvironment:
+    """Continuous actions for those who can take them."""
+    space = JOINTS if agent.endswith("ac") else CHOICES
+    return GymnasiumEnvironment(functools.partial(GymnasiumTape, space))
+
+
+def act_out(online: Online, begin: int, end: int) -> list:
+    """Hands over the tape's transitions; returns the actions."""
+    actions = []
+    for t in range(begin, end):
+        arrived = TAPE["final"][t] if ENDED[t] else TAPE["observation"][t + 1]
+        flags = bool(TAPE["terminated"][t]), bool(TAPE["truncated"][t])
+        action = online.observe(arrived, TAPE["reward"][t], *flags)
+        if ENDED[t]:
+            assert action is None
+            action = online.observe(TAPE["observation"][t + 1])
+        actions.append(action)
+    return actions
+
+
+def same(one, other) -> bool:
+    """Whether two states have the same bits."""
+    pairs = zip(*map(jax.tree.leaves, (one, other)), strict=True)
+    return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
+
+
+def nightly(agents: tuple[str, ...]) -> list:
+    return [pytest.param(each, marks=pytest.mark.nightly) for each in agents]
+
+
+@pytest.mark.parametrize(
+    "name", ["qrc", "gradient-ac", *nightly(("q-lambda", "stream-q", "stream-ac"))]
+)
+def test_a_stream_learns_what_training_would_have_learned(name, tmp_path):
+    """Bit for bit, over ends of both kinds, from the middle of an episode on."""
+    assert not ENDED[MIDDLE - 1]
+    assert TAPE["terminated"][MIDDLE:].any()
+    assert TAPE["truncated"][MIDDLE:].any()
+    env, learner = tape_for(name), eligrad.learner(name)
+    settings = {} if name.endswith("ac") else {"exploration_steps": 50}
+    agent = learner(env, seeds=[SEED], **settings).learn(MIDDLE)
+    agent.save(tmp_path / "simulated.npz")
+    agent.learn(STEPS - MIDDLE)
+    Online.from_run(tmp_path / "simulated.npz", env=env).save(tmp_path / "agent.npz")
+    online = Online.load(tmp_path / "agent.npz")  # as on another machine, without simulator
+    assert online.steps == MIDDLE
+    before = online.state
+    first = online.action
+    assert np.array_equal(first, online.action)
+    actions = [first, *act_out(online, MIDDLE, STEPS)]
+    assert online.steps == STEPS
+    assert len({np.asarray(action).tobytes() for action in actions}) > 1
+    assert not same(online.state, before)
+    theirs = jax.tree.map(lambda leaf: leaf[0], agent.session.engine.state.agent)
+    assert same(online.state, theirs)
+
+
+@pytest.fixture(scope="module")
+def handed_over(tmp_path_factory):
+    """A file with an agent that was trained in a simulator, stopped in the middle of an episode."""
+    path = tmp_path_factory.mktemp("online")
+    train("qrc", "CartPole-v1", steps=65, seeds=[5, 6], out=path / "run", exploration_steps=40)
+    Online.from_run(path / "run").save(path / "agent.npz")
+    return path
+
+
+def end(file, final, first, **flags) -> Online:
+    """The agent after one more step, which ends an episode, and the beginning of the next."""
+    online = Online.load(file)
+    assert online.observe(final, 1.0, **flags) is None
+    online.observe(first)
+    return online
+
+
+def test_truncation_bootstraps_from_the_real_last_observation(handed_over):
+    file = handed_over / "agent.npz"
+    here, there = np.full(4, 0.1, np.float32), np.array([0.5, -1, 2, 0.3], np.float32)
+    cut = end(file, here, here, truncated=True).td_error
+    assert cut == end(file, here, there, truncated=True).td_error
+    assert cut != end(file, there, here, truncated=True).td_error
+    over = end(file, here, here, terminated=True).td_error
+    assert over == end(file, there, here, terminated=True).td_error  # nothing follows
+    assert over != cut
+
+
+def test_traces_end_with_the_episode_in_the_simulator(handed_over):
+    """The first observation alone begins another; what traces held has no influence then."""
+    first, second = np.full(4, 0.1, np.float32), np.full(4, 0.2, np.float32)
+
+    def learned(scale: float, *alone: np.ndarray) -> Online:
+        online = Online.load(handed_over / "agent.npz")
+        traces = online.state.traces
+        assert all(np.any(leaf) for leaf in jax.tree.leaves(traces.w))
+        larger = jax.tree.map(lambda leaf: scale * leaf, (traces.w, traces.theta, traces.h))
+        traces = traces._replace(w=larger[0], theta=larger[1], h=larger[2])
+        online.state = online.state._replace(traces=traces)
+        for observation in alone:
+            online.observe(observation)
+        online.observe(second, 1.0)
+        return online
+
+    assert same(learned(1.0, first).state.w, learned(7.0, first).state.w)
+    assert not same(learned(1.0).state.w, learned(7.0).state.w)
+
+
+def test_exploration_goes_on_from_the_step_reached(handed_over):
+    online = Online.from_run(handed_over / "run", 6)
+    assert online.steps == online.state.step == 65
+    online.observe(np.zeros(4, np.float32))
+    online.observe(np.zeros(4, np.float32), 1.0)
+    assert online.metrics["epsilon"] == pytest.approx(0.01)  # ε fell over 40 steps
+    assert float(online.state.normalizer.observations.samples) > 65
+
+
+def test_what_a_stream_saved_is_loaded_and_evaluated(handed_over, tmp_path, capsys):
+    online = Online.load(handed_over / "agent.npz")
+    online.observe(np.zeros(4))
+    online.observe(np.ones(4), 1.0, terminated=True)
+    file = tmp_path / "agent.npz"
+    online.save(file)
+    agent = eligrad.load(file)
+    assert type(agent) is eligrad.QRC
+    assert agent.num_timesteps == 66  # the end was learned from, too
+    assert agent.session.plan.settings.exploration_steps == 40
+    assert not np.any(agent.session.engine.state.agent.traces.discount)
+    agent.learn(20).save(tmp_path / "again.npz")
+    assert Online.from_run(tmp_path / "again.npz").steps == 86
+    assert evaluate.main([str(file), "--episodes", "2"]) == 0
+    assert "QRC(λ) on CartPole-v1" in capsys.readouterr().out
+
+
+def test_by_name_with_settings_saved_and_loaded_without_the_agent(tmp_path):
+    joint = Box(np.array([-2.0, -np.inf]), np.array([2.0, np.inf]), (2,))
+    online = Online("stream-ac", (3,), joint, seed=4, lam=0.25)
+    assert online.agent.config.lam == 0.25
+    online.observe(np.zeros(3))
+    file = tmp_path / "agent.npz"
+    online.save(file)
+    again = Online.load(file)
+    assert again.agent.config == online.agent.config
+    assert again.agent.policy.low == (-2.0, -np.inf)
+    assert np.array_equal(again.action, online.action)
+    one, other = (each.observe(np.ones(3), 1.0) for each in (online, again))
+    assert np.array_equal(one, other)
+    with pytest.raises(ValueError, match="does not fit 'CartPole-v1'"):
+        eligrad.load(file, env="CartPole-v1")
+
+
+def test_what_a_stream_saved_is_played(tmp_path, capsys):
+    online = Online("stream-q", (10, 10, 4), 3)
+    online.observe(np.zeros((10, 10, 4), bool))
+    file, video = tmp_path / "agent.npz", tmp_path / "a.gif"
+    online.save(file)
+    assert play.main([str(file)]) == 2
+    assert "names no environment" in capsys.readouterr().err
+    arguments = ["--env", "MinAtar/Breakout-v1", "--out", str(video), "--max-steps", "2"]
+    assert play.main([str(file), *arguments]) == 0
+    assert "StreamQ on MinAtar/Breakout-v1, seed 0, after 0 steps" in capsys.readouterr().out
+    assert video.stat().st_size
+
+
+def test_a_stream_in_a_compiled_environment(tmp_path):
+    """There and back: the game is begun anew, the step count and random numbers go on."""
+    online = Online("stream-q", (SIZE,), ACTIONS, seed=7)
+    online.observe(TAPE["observation"][0])
+    act_out(online, 0, 5)
+    online.save(tmp_path / "agent.npz")
+    agent = eligrad.load(tmp_path / "agent.npz", env=Tape(Discrete(ACTIONS)))
+    assert agent.num_timesteps == 5
+    state = agent.session.engine.state
+    assert same(jax.random.key_data(state.agent_key[0]), jax.random.key_data(online.key))
+    online.interrupt(TAPES["observation"][0, 0])
+    wanted = jax.tree.map(lambda leaf: leaf[None], online.state)
+    assert same(state.agent, wanted)
+    assert agent.learn(10).num_timesteps == 15
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("qcr", (3,), 2), "unknown agent 'qcr'; did you mean"),
+        (("qrc", (3,)), r'actions is None; an agent given by name needs both: Online\("qrc"'),
+        (("qrc", (3, -1), 2), r"observation_shape is \(3, -1\)"),
+        (("qrc", (3,), 0), "actions is 0; a whole number"),
+        (("qrc", (3,), Box(-1.0, 1.0, (1,))), "qrc does not fit 'the stream': .* continuous"),
+        (("qrc", (3, 3), 2), "qrc does not fit 'the stream': .*pass network="),
+    ],
+)
+def test_wrong_streams_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Online(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"lamda": 0.5}, "unknown setting of qrc 'lamda'; did you mean 'lam'"),
+        ({"lr": 0.5}, "here that is 'step_size'"),
+        ({"seeds": 2}, "unknown setting of qrc 'seeds'$"),
+        ({"lam": 2.0}, r"lam is 2.0; values in \[0, 1\]"),
+        ({"exploration_fraction": 0.1}, "a stream has no total of steps; exploration_steps"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Online("qrc", (3,), 2, **settings)
+
+
+def test_wrong_agents_and_files_are_refused(handed_over, tmp_path):
+    with pytest.raises(TypeError, match=r"agent is a PPO; .* learns from each step .* stream-ac,"):
+        Online("ppo", (3,), 2)
+    agent = Online("qrc", (3,), 2).agent
+    with pytest.raises(ValueError, match="go with an agent's name"):
+        Online(agent, lam=0.5)
+    with pytest.raises(CheckpointError, match=r"saved by Online; Online\.load continues it"):
+        Online.from_run(handed_over / "agent.npz")
+    with pytest.raises(CheckpointError, match=r"training run; Online\.from_run continues it"):
+        Online.load(handed_over / "run")
+    with pytest.raises(ValueError, match=r'seed is 4; "best", or one of \[5, 6\]'):
+        Online.from_run(handed_over / "run", 4)
+    with pytest.raises(ValueError, match=r"shape \(3,\) .* shape \(4,\) are accepted"):
+        Online.load(handed_over / "agent.npz").observe(np.zeros(3))
+    online = Online(agent)
+    online.observe(np.zeros(3))
+    online.save(tmp_path / "own.npz")
+    with pytest.raises(ValueError, match=r"is a custom one, made in Python: pass agent= again"):
+        Online.load(tmp_path / "own.npz")
+    assert Online.load(tmp_path / "own.npz", agent).steps == 0
