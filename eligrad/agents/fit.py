@@ -8,16 +8,18 @@ import jax
 import jax.numpy as jnp
 
 from eligrad.agents.network import Network
-from eligrad.envs.spaces import Discrete, Space
+from eligrad.envs.spaces import Box, Discrete, Space
 
 
 def number_of_actions(action_space: Space) -> int:
-    """Returns the number of actions; raises ValueError for continuous ones."""
+    """Returns the number of actions; raises ValueError for continuous ones, or several at once."""
     if isinstance(action_space, Discrete):
         return action_space.n
+    kind = "continuous actions" if isinstance(action_space, Box) else "several choices at once"
     raise ValueError(
-        f"it has continuous actions, of shape {tuple(action_space.shape)}; this agent chooses "
-        "among finitely many (a Discrete action space)"
+        f"it has {kind}, of shape {tuple(action_space.shape)}; this agent chooses among finitely "
+        "many (a Discrete action space). stream-ac, gradient-ac, ppo and gradient-ppo take such "
+        "actions"
     )
 
 

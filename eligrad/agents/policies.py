@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from eligrad._base.array_checks import Number
 from eligrad.agents.fit import check_network
 from eligrad.agents.network import Network
-from eligrad.envs.spaces import Discrete, Space
+from eligrad.envs.spaces import Discrete, MultiDiscrete, Space
 
 
 class Categorical(NamedTuple):
@@ -48,6 +48,36 @@ class Categorical(NamedTuple):
         return -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class MultiCategorical:
+    """Several independent choices; choice i has `sizes[i]` of the logits."""
+
+    logits: Float[Array, "... all_choices"]
+    sizes: tuple[int, ...] = dataclasses.field(metadata={"static": True})
+
+    def _parts(self, numbers: Float[Array, "... all_choices"]) -> list[Categorical]:
+        ends = np.cumsum(self.sizes)[:-1].tolist()
+        return [Categorical(part) for part in jnp.split(numbers, ends, axis=-1)]
+
+    def sample(self, noise: Float[Array, "... all_choices"]) -> Int[Array, "... choices"]:
+        """All choices, from Gumbel noise."""
+        return MultiCategorical(self.logits + noise, self.sizes).mode()
+
+    def mode(self) -> Int[Array, "... choices"]:
+        """The most likely choices."""
+        return jnp.stack([each.mode() for each in self._parts(self.logits)], axis=-1)
+
+    def log_prob(self, action: Int[Array, "... choices"]) -> Float[Array, "..."]:
+        """The logarithm of the probability of all choices together."""
+        parts = enumerate(self._parts(self.logits))
+        return sum((each.log_prob(action[..., i]) for i, each in parts), jnp.float32(0.0))
+
+    def entropy(self) -> Float[Array, "..."]:
+        """The entropy of all choices together."""
+        return sum((each.entropy() for each in self._parts(self.logits)), jnp.float32(0.0))
+
+
 class DiagonalGaussian(NamedTuple):
     """Independent normal distributions, one for each entry of the action."""
 
@@ -73,6 +103,9 @@ class DiagonalGaussian(NamedTuple):
         return jnp.sum(self.log_std + 0.5 * math.log(2 * math.pi * math.e), axis=-1)
 
 
+Distribution = Categorical | MultiCategorical | DiagonalGaussian
+
+
 @runtime_checkable
 class Policy(Protocol):
     """What an agent needs of a policy."""
@@ -86,7 +119,7 @@ class Policy(Protocol):
         """Parameters; that share of each unit's weights is 0, if the network knows how."""
         ...
 
-    def __call__(self, params: Any, observation: Array) -> Categorical | DiagonalGaussian:
+    def __call__(self, params: Any, observation: Array) -> Distribution:
         """The distribution in one observation."""
         ...
 
@@ -101,10 +134,14 @@ class Policy(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class DiscretePolicy:
-    """Chooses among `choices` actions; the network gives their logits."""
+    """Chooses among `choices` actions; the network gives their logits.
+
+    With `sizes` an action is several choices, of that many actions each: `choices` in all.
+    """
 
     network: Network
     choices: int
+    sizes: tuple[int, ...] | None = None
 
     @property
     def noise_shape(self) -> tuple[int, ...]:
@@ -115,9 +152,10 @@ class DiscretePolicy:
         """The network's parameters."""
         return self.network.make_params(key, sparsity)
 
-    def __call__(self, params: PyTree, observation: Array) -> Categorical:
+    def __call__(self, params: PyTree, observation: Array) -> Categorical | MultiCategorical:
         """The distribution in one observation."""
-        return Categorical(self.network.apply(params, observation))
+        logits = self.network.apply(params, observation)
+        return Categorical(logits) if self.sizes is None else MultiCategorical(logits, self.sizes)
 
     def noise(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
         """Gumbel noise."""
@@ -225,6 +263,9 @@ def make_policy(
     """
     if isinstance(action_space, Discrete):
         return DiscretePolicy(network or default(action_space.n), action_space.n)
+    if isinstance(action_space, MultiDiscrete):
+        choices = sum(action_space.nvec)
+        return DiscretePolicy(network or default(choices), choices, action_space.nvec)
     low, high = (
         tuple(np.broadcast_to(bound, action_space.shape).astype(float).ravel().tolist())
         for bound in (action_space.low, action_space.high)
@@ -236,9 +277,10 @@ def make_policy(
 def check_policy(policy: Any, observation_space: Space, action_space: Space) -> None:
     """Refuses a policy of this module that does not fit the spaces."""
     if isinstance(policy, DiscretePolicy):
-        actions = getattr(action_space, "n", "continuous")
-        if policy.choices != actions:
-            raise ValueError(f"policy chooses among {policy.choices} actions; there are {actions}")
+        ours = policy.choices if policy.sizes is None else policy.sizes
+        actions = getattr(action_space, "n", getattr(action_space, "nvec", "continuous"))
+        if ours != actions:
+            raise ValueError(f"policy chooses among {ours} actions; there are {actions}")
         outputs, of_what = policy.choices, "a logit for each action"
     elif isinstance(policy, GaussianPolicy):
         outputs, of_what = policy.per_entry * len(policy.low), "a mean for each action entry"

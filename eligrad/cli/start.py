@@ -16,12 +16,13 @@ from eligrad.cli.modules import look_here
 from eligrad.cli.train import Train
 from eligrad.engines import Diverged, EnvironmentFault, OutOfMemory, WorkerDied
 from eligrad.engines.devices import device_for_each_run, keep_compiled_programs
+from eligrad.envs import HostEnvironment
 from eligrad.envs.names import module_of
 from eligrad.runs.config import read_options, rollout_of, whole_rollouts
 from eligrad.runs.folder import RunFolder, RunInUseError
 from eligrad.runs.summary import as_text
 from eligrad.runs.trained import check_imported
-from eligrad.training import Interrupted, resume, train
+from eligrad.training import Interrupted, prepare, resume
 from eligrad.training.callbacks import EvaluateEvery
 
 _FAULTS = (
@@ -112,7 +113,7 @@ def _begin(command: Train, folder: Path) -> None:
             f"{command.agent} learns from whole rollouts of {rollout:,} steps: --steps is rounded "
             f"up to {whole_rollouts(steps, rollout):,}"
         )
-    train(
+    session = prepare(
         command.agent,
         command.env,
         out=folder,
@@ -123,6 +124,10 @@ def _begin(command: Train, folder: Path) -> None:
         **options,
         **settings,
     )
+    with contextlib.closing(session):
+        if isinstance(session.env, HostEnvironment) and session.env.note is not None:
+            print(session.env.note)
+        session.run()
 
 
 def _callbacks(command: Train) -> list[EvaluateEvery]:

@@ -188,7 +188,8 @@ class Online:
                 bootstrapped from `observation`.
 
         Returns:
-            The action, an int or an array of continuous ones; None where the episode ended.
+            The action, an int or an array (continuous, or several choices); None where the episode
+            ended.
         """
         alone = reward is None and not (terminated or truncated)
         if self._loaded and alone and self._ending is None:
@@ -324,9 +325,9 @@ class Online:
 
 
 def _plain(action: jax.Array) -> int | np.ndarray:
-    """An action as a device takes it: a choice as an int, continuous ones as an array."""
+    """An action as a device takes it: one choice as an int, others as an array."""
     array = np.asarray(action)
-    return array if np.issubdtype(array.dtype, np.floating) else int(array)
+    return array if array.ndim or array.dtype.kind == "f" else int(array)
 
 
 def _streaming(agent: Any) -> StreamingAgent:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from eligrad.envs.host import HostCopies, HostEnvironment, HostTransition
     from eligrad.envs.names import list_envs, register
     from eligrad.envs.registry import make
-    from eligrad.envs.spaces import Box, Discrete
+    from eligrad.envs.spaces import Box, Discrete, MultiDiscrete
     from eligrad.envs.wrappers import TimeLimit
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "HostEnvironment",
     "HostTransition",
     "InvalidEnvironmentError",
+    "MultiDiscrete",
     "Step",
     "TimeLimit",
     "Transition",

@@ -11,7 +11,7 @@ import numpy as np
 
 from eligrad.envs.check_behaviour import Attributes, check_behaviour, explain, first_line
 from eligrad.envs.core import Step
-from eligrad.envs.spaces import Box, Discrete, Space
+from eligrad.envs.spaces import Box, Discrete, MultiDiscrete, Space
 
 _NUMBERS = "biuf"
 """NumPy's letters for Booleans, integers and real numbers."""
@@ -85,13 +85,14 @@ def _check_description(env: Any) -> list[str]:
 
 
 def _check_space(attribute: str, space: Any) -> list[str]:
-    if isinstance(space, Discrete):
-        if isinstance(space.n, int) and space.n >= 1:
+    if isinstance(space, Discrete | MultiDiscrete):
+        sizes = (space.n,) if isinstance(space, Discrete) else space.nvec
+        if all(isinstance(size, int) and size >= 1 for size in sizes):
             return []
         return [f"{attribute} is {space}; n must be an integer of at least 1"]
     if not isinstance(space, Box):
         return [
-            f"{attribute} is {space!r}; an eligrad.envs.Box or eligrad.envs.Discrete is accepted"
+            f"{attribute} is {space!r}; an eligrad.envs.Box, Discrete or MultiDiscrete is accepted"
         ]
     problems = []
     if np.dtype(space.dtype).kind not in _NUMBERS:

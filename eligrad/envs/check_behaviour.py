@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from eligrad.envs.core import Environment, Step, select
-from eligrad.envs.spaces import Discrete, Space
+from eligrad.envs.spaces import Space
 
 _COPIES = 4
 _SAMPLE = 16
@@ -215,8 +215,6 @@ def _is_key(leaf: Any) -> bool:
 
 def random_action(space: Space, key: PRNGKeyArray) -> Array:
     """Draws an action uniformly from the space."""
-    if isinstance(space, Discrete):
-        return jax.random.randint(key, (), 0, space.n, jnp.int32)
     dtype = np.dtype(space.dtype)
     if dtype.kind != "f":
         low, high = (
@@ -234,7 +232,7 @@ def random_action(space: Space, key: PRNGKeyArray) -> Array:
 
 def _outside(space: Space, when: str, observations: np.ndarray) -> list[str]:
     """The first of the observations (copies, steps, …) that the space does not contain."""
-    low, high = (0, space.n - 1) if isinstance(space, Discrete) else (space.low, space.high)
+    low, high = space.low, space.high
     bad = ~((observations >= low) & (observations <= high))
     if not bad.any():
         return []

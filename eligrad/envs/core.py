@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
-from eligrad.envs.spaces import Discrete, Space
+from eligrad.envs.spaces import Box, Space
 
 State = TypeVar("State")
 
@@ -156,14 +156,13 @@ def check_action(env: Environment, action: Array) -> None:
             f"the action has shape {action.shape}; {env.name} accepts shape {tuple(space.shape)} "
             "(use jax.vmap for several environments)"
         )
-    if isinstance(space, Discrete) != bool(jnp.issubdtype(action.dtype, jnp.integer)):
-        kind = f"an integer from 0 to {space.n - 1}" if isinstance(space, Discrete) else "a float"
+    if isinstance(space, Box) == bool(jnp.issubdtype(action.dtype, jnp.integer)):
+        kind = "a float" if isinstance(space, Box) else f"an integer from 0 to {space.high}"
         raise TypeError(f"the action has dtype {action.dtype}; {env.name} accepts {kind}")
     if isinstance(action, jax.core.Tracer):
         return
-    low, high = (0, space.n - 1) if isinstance(space, Discrete) else (space.low, space.high)
-    if not np.all((np.asarray(action) >= low) & (np.asarray(action) <= high)):
-        raise ValueError(f"the action is {action}; {env.name} accepts {low} to {high}")
+    if not np.all((np.asarray(action) >= space.low) & (np.asarray(action) <= space.high)):
+        raise ValueError(f"the action is {action}; {env.name} accepts {space.low} to {space.high}")
 
 
 def follow(stepped: Step, fresh: tuple[Any, Shaped[Array, "..."]]) -> Transition:

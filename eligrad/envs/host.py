@@ -92,6 +92,8 @@ class HostEnvironment(ABC):
     name: str
     observation_space: Space
     action_space: Space
+    note: str | None = None
+    """What was done to its observations, for the user."""
     info: tuple[str, ...] = ()
     """The numbers of a step's `info` that its copies note; see `with_info`."""
 

@@ -1,9 +1,9 @@
-"""Spaces of observations and actions: a box of numbers, or one of n choices."""
+"""Spaces of observations and actions: a box of numbers, one of n choices, or several at once."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +13,13 @@ class Discrete:
     """The integers 0 … n - 1."""
 
     n: int
+
+    low: ClassVar[int] = 0
+
+    @property
+    def high(self) -> int:
+        """The last choice."""
+        return self.n - 1
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -26,12 +33,43 @@ class Discrete:
 
     def contains(self, value: Any) -> bool:
         """Whether `value` is one of the choices (an integer scalar within range)."""
-        array = np.asarray(value)
-        return (
-            array.shape == ()
-            and np.issubdtype(array.dtype, np.integer)
-            and bool(0 <= array < self.n)
-        )
+        return _contains_choices(self, value)
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiDiscrete:
+    """Several choices at once: entry i is one of 0 … nvec[i] - 1."""
+
+    nvec: tuple[int, ...]
+    low: ClassVar[int] = 0
+
+    @property
+    def high(self) -> np.ndarray:
+        """The last choice of each."""
+        return np.array(self.nvec, np.int32) - np.int32(1)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One entry for each choice."""
+        return (len(self.nvec),)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Choices are 32-bit integers."""
+        return np.dtype(np.int32)
+
+    def contains(self, value: Any) -> bool:
+        """Whether `value` has an integer within range for each choice."""
+        return _contains_choices(self, value)
+
+
+def _contains_choices(space: Discrete | MultiDiscrete, value: Any) -> bool:
+    array = np.asarray(value)
+    return (
+        array.shape == space.shape
+        and np.issubdtype(array.dtype, np.integer)
+        and bool(np.all((array >= space.low) & (array <= space.high)))
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,13 +110,15 @@ class Box:
         return hash((tuple(self.shape), np.dtype(self.dtype)))
 
 
-Space = Discrete | Box
+Space = Discrete | MultiDiscrete | Box
 
 
 def space_to_json(space: Space) -> dict[str, Any]:
     """A space as JSON values; bounds are words, since JSON has no infinity."""
     if isinstance(space, Discrete):
         return {"n": space.n}
+    if isinstance(space, MultiDiscrete):
+        return {"nvec": list(space.nvec)}
     low, high = (
         list(map(str, np.broadcast_to(bound, space.shape).astype(float).ravel().tolist()))
         for bound in (space.low, space.high)
@@ -92,6 +132,8 @@ def space_from_json(content: dict[str, Any]) -> Space:
     try:
         if "n" in content:
             return Discrete(int(content["n"]))
+        if "nvec" in content:
+            return MultiDiscrete(tuple(map(int, content["nvec"])))
         shape = tuple(map(int, content["shape"]))
         low, high = (np.array(content[name], float).reshape(shape) for name in ("low", "high"))
         return Box(low, high, shape, np.dtype(content["dtype"]))

@@ -7,7 +7,13 @@ import pytest
 from scipy import stats
 
 from eligrad.agents import DiscretePolicy, GaussianPolicy, Network
-from eligrad.agents.policies import Categorical, DiagonalGaussian, log_softplus, over_batch
+from eligrad.agents.policies import (
+    Categorical,
+    DiagonalGaussian,
+    MultiCategorical,
+    log_softplus,
+    over_batch,
+)
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(0, 2, (4, 2, 5)).astype(np.float32)
@@ -33,6 +39,29 @@ def test_categorical():
         np.testing.assert_allclose(chosen, np.log(p[..., action]), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(ours.entropy(), stats.entropy(p, axis=-1), rtol=1e-5)
     np.testing.assert_array_equal(ours.mode(), LOGITS.argmax(axis=-1))
+
+
+def test_several_choices_are_independent():
+    """Every combination, enumerated."""
+    logits = LOGITS[..., :5]
+    ours = MultiCategorical(jnp.asarray(logits), (2, 3))
+    one, other = probabilities(logits[..., :2]), probabilities(logits[..., 2:])
+    joint = one[..., :, None] * other[..., None, :]
+    for first in range(2):
+        for second in range(3):
+            action = jnp.broadcast_to(jnp.array([first, second], jnp.int32), (4, 2, 2))
+            wanted = np.log(joint[..., first, second])
+            np.testing.assert_allclose(ours.log_prob(action), wanted, rtol=1e-5, atol=1e-6)
+    entropy = stats.entropy(joint.reshape(4, 2, 6), axis=-1)
+    np.testing.assert_allclose(ours.entropy(), entropy, rtol=1e-5)
+    np.testing.assert_array_equal(
+        ours.mode(), np.stack([one.argmax(axis=-1), other.argmax(axis=-1)], axis=-1)
+    )
+    policy = DiscretePolicy(constant(logits[0, 0]), 5, (2, 3))
+    samples = policy((), jnp.zeros(1)).sample(policy.noise(jax.random.key(0), (20_000,)))
+    counts = np.zeros((2, 3))
+    np.add.at(counts, tuple(np.asarray(samples).T), 1)
+    np.testing.assert_allclose(counts / 20_000, joint[0, 0], atol=0.015)
 
 
 def test_unlikely_choices_have_finite_logarithms_and_gradients():

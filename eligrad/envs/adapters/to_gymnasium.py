@@ -18,7 +18,7 @@ import numpy as np  # noqa: E402
 from gymnasium import spaces  # noqa: E402
 
 from eligrad.envs.core import Environment, Step  # noqa: E402
-from eligrad.envs.spaces import Discrete, Space  # noqa: E402
+from eligrad.envs.spaces import Discrete, MultiDiscrete, Space  # noqa: E402
 
 
 class GymnasiumFromJax(gymnasium.Env):
@@ -95,6 +95,8 @@ def to_gymnasium_space(space: Space) -> spaces.Space[Any]:
     """The Gymnasium space with the same elements."""
     if isinstance(space, Discrete):
         return spaces.Discrete(space.n)
+    if isinstance(space, MultiDiscrete):
+        return spaces.MultiDiscrete(list(space.nvec))
     dtype = np.dtype(space.dtype)
     bounds = np.asarray(space.low, dtype), np.asarray(space.high, dtype)
     low, high = (np.broadcast_to(bound, space.shape) for bound in bounds)

@@ -70,7 +70,13 @@ class GymnasiumEnvironment(HostEnvironment):
             self.name = getattr(source, "__qualname__", repr(source))
         env = self.build()
         self._raw_action_space = env.action_space
-        self.observation_space = convert_observation_space(env.observation_space, self.name)
+        self._raw_observation_space = raw = env.observation_space
+        self.observation_space = convert_observation_space(raw, self.name)
+        self.flattens = not isinstance(raw, gymnasium.spaces.Box)
+        """Whether observations are flattened to vectors, choices in them as one-hot vectors."""
+        if self.flattens:
+            (size,) = self.observation_space.shape
+            self.note = f"{self.name} observes {raw}: flattened to {size} numbers, choices one-hot"
         self.action_space = convert_action_space(env.action_space, self.name)
         env.close()
 
@@ -94,6 +100,13 @@ class GymnasiumEnvironment(HostEnvironment):
         num_copies = whole_number("num_copies", num_copies)
         checker = ActionChecker(self._raw_action_space, num_copies, self.name)
         return GymnasiumCopies(self, num_copies, checker)
+
+    def flatten(self, observation: Any) -> np.ndarray:
+        """The observation of a copy as agents observe it; the same where it is an array already."""
+        if not self.flattens:
+            return observation
+        flat = gymnasium.spaces.flatten(self._raw_observation_space, observation)
+        return np.asarray(flat, np.float32)
 
     def build(self) -> gymnasium.Env:
         """One copy as Gymnasium knows it."""
@@ -122,6 +135,7 @@ class GymnasiumCopies(HostCopies):
         self._check_actions = checker
         self._shape = tuple(env.observation_space.shape)
         self._dtype = np.dtype(env.observation_space.dtype)
+        self._flatten = env.flatten if env.flattens else None
         self._discrete = isinstance(env.action_space, Discrete)
         self._limit = math.inf if env.max_episode_steps is None else env.max_episode_steps
         self._elapsed = [0] * num_copies
@@ -154,6 +168,8 @@ class GymnasiumCopies(HostCopies):
         choices = checked.tolist() if self._discrete else checked
         for row, env in enumerate(self._envs):
             observation, reward[row], end, cut, info = env.step(choices[row])
+            if self._flatten is not None:
+                observation = self._flatten(observation)
             if np.shape(observation) != self._shape:  # else it might be broadcast, silently
                 self._refuse_shape(observation, "step")
             reached[row] = observation
@@ -220,6 +236,8 @@ class GymnasiumCopies(HostCopies):
         return np.empty((self.num_copies, *self._shape), self._dtype)
 
     def _put_first(self, observation: Any, rows: np.ndarray, row: int) -> None:
+        if self._flatten is not None:
+            observation = self._flatten(observation)
         if np.shape(observation) != self._shape:
             self._refuse_shape(observation, "reset")
         dtype = np.asarray(observation).dtype

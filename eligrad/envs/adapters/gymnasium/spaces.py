@@ -7,27 +7,36 @@ import jax
 import numpy as np
 from jaxtyping import Shaped
 
-from eligrad.envs.spaces import Box, Discrete, Space
+from eligrad.envs.spaces import Box, Discrete, MultiDiscrete, Space
 
 
 def convert_observation_space(space: gymnasium.Space, name: str) -> Box:
-    """An observation space as a `Box`, or an error that names the wrapper which makes it one."""
+    """An observation space as a `Box`; Gymnasium flattens those of other kinds."""
     if isinstance(space, gymnasium.spaces.Box):
         return _convert_box(space)
+    flat = gymnasium.spaces.flatten_space(space) if space.is_np_flattenable else None
+    if isinstance(flat, gymnasium.spaces.Box):
+        return Box(flat.low, flat.high, flat.shape, np.float32)
     raise ValueError(
-        f"{name} has observations of {space}; only arrays (Box) are accepted. Pass a function that "
-        "returns the environment wrapped in gymnasium.wrappers.FlattenObservation: "
-        "GymnasiumEnvironment(lambda: FlattenObservation(...))"
+        f"{name} has observations of {space}; Box is accepted, and what Gymnasium can flatten: "
+        "Discrete, MultiDiscrete, MultiBinary, Dict, Tuple. Wrap the environment so that it "
+        "observes one of these (gymnasium.wrappers.TransformObservation)"
     )
 
 
 def convert_action_space(space: gymnasium.Space, name: str) -> Space:
-    """An action space as a `Box` or as a `Discrete` that counts from 0."""
+    """An action space as a `Box`, or as choices that count from 0."""
     if isinstance(space, gymnasium.spaces.Box):
         return _convert_box(space)
     if isinstance(space, gymnasium.spaces.Discrete):
         return Discrete(int(space.n))
-    raise ValueError(f"{name} has actions of {space}; only Discrete and Box are accepted")
+    if isinstance(space, gymnasium.spaces.MultiDiscrete) and len(space.shape) == 1:
+        return MultiDiscrete(tuple(space.nvec.tolist()))
+    raise ValueError(
+        f"{name} has actions of {space}; Box, Discrete, and MultiDiscrete of one axis are "
+        "accepted. Wrap the environment so that it takes one of these "
+        "(gymnasium.wrappers.TransformAction)"
+    )
 
 
 def _convert_box(space: gymnasium.spaces.Box) -> Box:
@@ -41,19 +50,16 @@ class ActionChecker:
         self._space = convert_action_space(space, name)
         self._shape = (num_copies, *self._space.shape)
         self._name = name
-        self._start = int(getattr(space, "start", 0))
-        if isinstance(self._space, Discrete):
-            self._kinds = "iu"
-            self._low, self._high = 0, self._space.n - 1
-        else:
-            self._kinds = "f"
-            self._low, self._high = (
-                np.broadcast_to(bound, self._shape).copy()
-                for bound in (self._space.low, self._space.high)
-            )
+        self._start = np.asarray(getattr(space, "start", 0))
+        self._shifted = bool(self._start.any())
+        self._kinds = "f" if isinstance(self._space, Box) else "iu"
+        self._low, self._high = (
+            np.broadcast_to(bound, self._shape).copy()
+            for bound in (self._space.low, self._space.high)
+        )
 
     def __call__(self, actions: Shaped[np.ndarray | jax.Array, "..."]) -> np.ndarray:
-        """Returns the actions; those of a `Discrete` space that does not start at 0 are shifted."""
+        """Returns the actions; choices of a space that does not start at 0 are shifted."""
         array = np.asarray(actions)
         if array.dtype.kind not in self._kinds:
             wanted = "integers" if self._kinds == "iu" else "floats"
@@ -75,10 +81,8 @@ class ActionChecker:
             )
         if self._kinds == "f":
             return array.astype(self._space.dtype, copy=False)
-        return array.astype(np.int64) + self._start if self._start else array
+        return array.astype(np.int64) + self._start if self._shifted else array
 
     @property
     def _accepted(self) -> str:
-        if isinstance(self._space, Discrete):
-            return f"0 … {self._space.n - 1}"
         return f"{self._space.low} … {self._space.high}"

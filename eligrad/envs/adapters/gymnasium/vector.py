@@ -36,9 +36,13 @@ class GymnasiumVector(HostEnvironment):
 
     def __init__(self, vector: VectorEnv) -> None:
         self.name = vector.spec.id if vector.spec is not None else repr(vector)
-        self.observation_space = convert_observation_space(
-            vector.single_observation_space, self.name
-        )
+        space = vector.single_observation_space
+        if not isinstance(space, gymnasium.spaces.Box):
+            raise ValueError(
+                f"{self.name} has observations of {space}; a vector environment must have arrays "
+                "(Box). Pass the id or class of one copy, whose observations are then flattened"
+            )
+        self.observation_space = convert_observation_space(space, self.name)
         self.action_space = convert_action_space(vector.single_action_space, self.name)
         self._vector = vector
         self._resets_itself = _resets_itself(vector, self.name)
