@@ -15,7 +15,7 @@ from jaxtyping import PRNGKeyArray
 
 from eligrad.agents.protocol import Transition
 from eligrad.engines.devices import jit
-from eligrad.engines.dispatch import Dispatch, KeyBlocks
+from eligrad.engines.dispatch import Dispatch, KeyBlocks, step_words
 from eligrad.engines.episodes import Record, count_steps
 from eligrad.engines.faults import step_failed
 from eligrad.engines.sharding import for_each_run, here, spread
@@ -60,6 +60,7 @@ class HostRuns(HostEngine):
         self.env = env
         self._copies = Simulators(env.open(self.count))
         observation = self._copies.reset([int(seed) for seed in env_seeds])
+        self._keys: KeyBlocks | None = None
         runs = here()
         self._state = first_state(self.agents, agent_seeds, observation, (self.count,))
         one = jax.tree.map(lambda leaf: leaf[0], self._state.agent)
@@ -73,7 +74,9 @@ class HostRuns(HostEngine):
     def advance(self, steps: int) -> Record:
         """Advances all runs; returns records of shape [runs, steps]."""
         agent, keys, number, episode_return, length, fault, _ = self._state
-        blocks = KeyBlocks(keys)
+        if self._keys is None or self._keys.agent_keys is not keys:
+            self._keys = KeyBlocks(keys)
+        blocks = self._keys
         first = int(number[0]) + 1
         packed, action = self._choose(self.agents, self._pack(agent), blocks.of(first).act)
         ended = np.zeros((steps, self.count), bool)
@@ -83,14 +86,11 @@ class HostRuns(HostEngine):
             reached = self._step(np.asarray(action), first + t)
             rewards[t] = reached.reward
             transition = Transition.of(reached._replace(reward=rewards[t]))
+            update_key, act_key = blocks.of(first + t).update, blocks.of(first + t + 1).act
+            words = step_words(update_key, act_key, transition)
+            observations = transition.next_observation, transition.observation
             # Dispatched before the rest: the accelerator works meanwhile.
-            packed, action, numbers = self._observe(
-                self.agents,
-                packed,
-                blocks.of(first + t).update,
-                blocks.of(first + t + 1).act,
-                transition,
-            )
+            packed, action, numbers = self._observe(self.agents, packed, words, *observations)
             metrics.append(numbers)
             ended[t] = reached.terminated | reached.truncated
             sound = np.isfinite(rewards[t]) & all_rows_finite(reached.next_observation)

@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import Any, SupportsFloat
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from eligrad._base.checks import true_or_false, whole_number
 from eligrad.agents import registry
 from eligrad.agents.protocol import StreamingAgent, Transition
 from eligrad.engines.devices import jit, return_freed_memory
-from eligrad.engines.dispatch import Dispatch, KeyBlocks
+from eligrad.engines.dispatch import Dispatch, KeyBlocks, step_words
 from eligrad.envs.spaces import Box, Discrete, Space, space_to_json
 from eligrad.runs import checkpoint
 from eligrad.runs.config import Plan, rollout_of
@@ -77,6 +78,8 @@ class Online:
 
     def _prepare(self, agent: Any, plan: Plan, key: Any, spaces: Spaces | None) -> None:
         self.agent = agent
+        # Python's numbers would be converted in each call.
+        self._settings = jax.tree.map(jnp.asarray, agent)
         self.key = key
         """Of the agent's random numbers."""
         self._plan, self._spaces = plan, spaces
@@ -264,7 +267,9 @@ class Online:
 
     def _next_action(self) -> int | np.ndarray:
         key = self._keys.of(self.steps + 1).act
-        (action,) = self._replace_state(self._choose, (self.agent, self._packed, key), self.steps)
+        (action,) = self._replace_state(
+            self._choose, (self._settings, self._packed, key), self.steps
+        )
         return _plain(action)
 
     def _begin(self, observation: Any) -> int | np.ndarray:
@@ -274,7 +279,9 @@ class Online:
     def _learn(self, transition: Transition) -> int | np.ndarray:
         number, self._loaded = self.steps + 1, False
         update_key, act_key = self._keys.of(number).update, self._keys.of(number + 1).act
-        arguments = (self.agent, self._packed, update_key, act_key, transition)
+        words = step_words(update_key, act_key, transition)
+        observations = transition.next_observation, transition.observation
+        arguments = (self._settings, self._packed, words, *observations)
         action, metrics = self._replace_state(self._observe, arguments, number)
         self.metrics = dict(zip(self._dispatch.metrics, np.asarray(metrics).tolist(), strict=True))
         if not self._ready:  # all programs are made
