@@ -203,6 +203,7 @@ def _from_stream(path: Path, header: dict[str, Any], agent: Agent | None) -> Tra
     ending = Transition(np.float32(0), np.bool_(0), np.bool_(0), blank, blank)
     like = (jax.random.key(0), state, ending if header["ending"] else None)
     (key, state, ended), _ = checkpoint.load(path, like)
+    state = jax.tree.map(jnp.asarray, state)
     struct = jax.ShapeDtypeStruct(blank.shape, blank.dtype)
     return Trained(agent, state, key, header["steps"], plan, spaces, struct, ended)
 
