@@ -20,13 +20,13 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
+from eligrad.runs.trained import Spaces
 
 from eligrad import Online
 from eligrad.agents import registry
 from eligrad.engines import HostRuns, Runs
 from eligrad.envs import Box, Discrete, Environment, Step
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
-from eligrad.runs.trained import Spaces
 
 ACTIONS, LENGTH = 3, 50
 """Number of actions, and steps of a round."""

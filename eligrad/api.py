@@ -23,11 +23,11 @@ import pandas as pd
 from eligrad._base.checks import whole_number
 from eligrad.agents import registry
 from eligrad.engines.sharding import spread
+from eligrad.engines.trained import environment_of
 from eligrad.envs import Environment, HostEnvironment
 from eligrad.envs.registry import as_environment, change_params, plain_params
 from eligrad.runs.config import CHUNK, Plan, chunk_for, each_seed, grown
 from eligrad.runs.summary import best_run
-from eligrad.runs.trained import environment_of
 from eligrad.training import Callback, Session, prepare, saved
 from eligrad.training.evaluation import LIMIT, evaluate
 from eligrad.training.playing import choose

@@ -16,12 +16,12 @@ from eligrad.cli.modules import look_here
 from eligrad.cli.train import Train
 from eligrad.engines import Diverged, EnvironmentFault, OutOfMemory, WorkerDied
 from eligrad.engines.devices import device_for_each_run, keep_compiled_programs
+from eligrad.engines.trained import check_imported
 from eligrad.envs import HostEnvironment
 from eligrad.envs.names import module_of
 from eligrad.runs.config import read_options, rollout_of, whole_rollouts
 from eligrad.runs.folder import RunFolder, RunInUseError
 from eligrad.runs.summary import as_text
-from eligrad.runs.trained import check_imported
 from eligrad.training import Interrupted, prepare, resume
 from eligrad.training.callbacks import EvaluateEvery
 

@@ -31,10 +31,10 @@ from eligrad.agents import registry
 from eligrad.agents.protocol import StreamingAgent, Transition
 from eligrad.engines.devices import jit, return_freed_memory
 from eligrad.engines.dispatch import Dispatch, KeyBlocks, step_words
+from eligrad.engines.trained import ONLINE, Spaces, Trained, Which, read_agent, stream_plan
 from eligrad.envs.spaces import Box, Discrete, Space, space_to_json
 from eligrad.runs import checkpoint
 from eligrad.runs.config import Plan, rollout_of
-from eligrad.runs.trained import ONLINE, Spaces, Trained, Which, read_agent, stream_plan
 
 
 class Online:

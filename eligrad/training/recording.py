@@ -18,9 +18,9 @@ from jaxtyping import Array, Float, Shaped, UInt8
 from eligrad._base.checks import whole_number
 from eligrad.agents import registry
 from eligrad.agents.protocol import Agent
+from eligrad.engines.trained import Trained, Which, environment_of, read_agent
 from eligrad.envs import Environment, HostEnvironment, make
 from eligrad.envs.registry import change_params
-from eligrad.runs.trained import Trained, Which, environment_of, read_agent
 from eligrad.training.build import title as run_title
 from eligrad.training.playing import HostEpisodes, JaxEpisodes, choose, play
 

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec
 from eligrad._base.checks import whole_number
 from eligrad.agents import registry
 from eligrad.agents.protocol import Agent
+from eligrad.engines.trained import environment_of
 from eligrad.envs import Environment, HostEnvironment
 from eligrad.envs.registry import as_environment, plain_params
 from eligrad.runs.config import (
@@ -25,7 +26,6 @@ from eligrad.runs.config import (
     whole_rollouts,
 )
 from eligrad.runs.folder import RunFolder
-from eligrad.runs.trained import environment_of
 from eligrad.training.build import build_engine
 from eligrad.training.loggers import check_loggers
 from eligrad.training.session import Callback, Result, Session

@@ -111,7 +111,7 @@ def mine(monkeypatch):
     """The command line with one executor more."""
     modules = (many_runs, cli_sweep, cli_two_stage, cli_reproduce)
     with monkeypatch.context() as patch:
-        patch.setitem(EXECUTORS, "mine", f"{__name__}.Mine")
+        patch.setitem(EXECUTORS, "mine", f"{__name__}:Mine")
         for module in modules:
             importlib.reload(module)
         yield

@@ -77,7 +77,7 @@ def test_steps_are_whole(steps, capsys):
 
 
 def test_says_that_steps_are_rounded_to_whole_rollouts(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(start, "train", lambda *_, **given: pytest.fail(str(given["steps"])))
+    monkeypatch.setattr(start, "prepare", lambda *_, **given: pytest.fail(str(given["steps"])))
     arguments = ["ppo", "Probe/Trace-v0", "--steps", "3000", "--out", str(tmp_path / "run")]
     with pytest.raises(pytest.fail.Exception, match="3000"):
         cli_train.main(arguments)

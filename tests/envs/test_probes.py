@@ -12,11 +12,12 @@ import pytest
 from eligrad.envs import probes
 from eligrad.envs.adapters.to_gymnasium import GymnasiumFromJax
 from eligrad.envs.core import step_autoreset
+from eligrad.envs.names import PROBES
 from eligrad.envs.probes_gymnasium import make_probe
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-NAMES = list(probes.PROBES)
+NAMES = list(PROBES)
 DISCRETE = [name for name in NAMES if name != "Probe/Continuous-v0"]
 
 

@@ -11,11 +11,12 @@ from gymnasium.wrappers import RenderCollection
 from eligrad.envs import make, probes
 from eligrad.envs.adapters.to_gymnasium import GymnasiumFromJax, to_gymnasium_space
 from eligrad.envs.minatar.render import render
+from eligrad.envs.names import PROBES
 from eligrad.envs.probes_gymnasium import make_probe
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-NAMES = list(probes.PROBES)
+NAMES = list(PROBES)
 
 
 @pytest.mark.parametrize("name", NAMES)

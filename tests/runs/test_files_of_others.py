@@ -21,12 +21,12 @@ from eligrad._base.errors import DamagedFileError, DamagedFileWarning
 from eligrad._base.files import checksum, sealed, write_json
 from eligrad.analysis import load_episodes, load_runs
 from eligrad.engines import Online
+from eligrad.engines.trained import read_agent
 from eligrad.runs import checkpoint
 from eligrad.runs.checkpoint import CheckpointError, DamagedCheckpointError, _read_npy
 from eligrad.runs.checksums import what_is_wrong
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import EPISODES, from_bytes, read_parts, to_bytes
-from eligrad.runs.trained import read_agent
 from eligrad.training import prepare, resume
 from tests.engines import tiny
 from tests.runs.altered import PLAN, STEPS, state, write_archive, write_run

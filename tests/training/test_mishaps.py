@@ -152,7 +152,7 @@ def test_what_the_command_line_says_of_a_fault(tmp_path, monkeypatch, capsys, fa
         (run / "config.json").touch()
         raise fault
 
-    monkeypatch.setattr(start, "train", failing)
+    monkeypatch.setattr(start, "prepare", failing)
     monkeypatch.setattr(start, "device_for_each_run", lambda runs: None)
     options = ["--no-cache", "--out", str(run)]
     assert cli_train.main(["qrc", "my_world:World-v0", *options]) == 2

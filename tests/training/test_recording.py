@@ -16,10 +16,10 @@ import pytest
 
 from eligrad import normalize
 from eligrad._base.files import read_json
+from eligrad.engines.trained import read_agent
 from eligrad.envs import Box, Discrete, Environment, Step, make
 from eligrad.envs.minatar.render import render
 from eligrad.envs.wrappers import TimeLimit
-from eligrad.runs.trained import read_agent
 from eligrad.training import prepare, saved, train
 from eligrad.training.evaluation import evaluate
 from eligrad.training.recording import record, record_episode

@@ -134,6 +134,10 @@ def _from_run(
     env: Any,
     at: str,
 ) -> Trained:
+    if plan.agent is not None and agent is not None:
+        raise ValueError(f"the agent of {path} is {plan.agent!r}: pass no other")
+    if plan.agent is None and agent is None:
+        raise _is_custom(path)
     step, seeds = reader.about["header"]["step"], plan.seeds
     if seed == "best":
         index = 0 if len(seeds) == 1 else _best(tables, seeds, step)
@@ -145,9 +149,7 @@ def _from_run(
     plan = dataclasses.replace(plan, settings=own, seeds=[seeds[index]])
     made = environment_of(plan, path, env)
     spaces = Spaces(made.name, made.observation_space, made.action_space)
-    if plan.agent is not None and agent is not None:
-        raise ValueError(f"the agent of {path} is {plan.agent!r}: pass no other")
-    agent = _agent_of(plan, path, spaces, agent)
+    agent = agent or registry.build(str(plan.agent), plan.settings, spaces)
     observation = observation_struct(agent, made.observation_space)
     like = jax.eval_shape(agent.init, jax.eval_shape(jax.random.key, 0), observation)
     state = _one_state(reader, like, index, len(seeds), f"{at}agent")
@@ -197,7 +199,10 @@ def _from_stream(path: Path, header: dict[str, Any], agent: Agent | None) -> Tra
                 raise CheckpointError(
                     f"{path} was saved with {name} = {theirs}; that of agent is {ours.get(name)}"
                 )
-    agent = agent or _agent_of(plan, path, spaces)
+    if agent is None:
+        if plan.agent is None or spaces is None:
+            raise _is_custom(path)
+        agent = registry.build(plan.agent, plan.settings, spaces)
     observation = jax.eval_shape(jnp.asarray, blank)
     state = jax.eval_shape(agent.init, jax.eval_shape(jax.random.key, 0), observation)
     ending = Transition(np.float32(0), np.bool_(0), np.bool_(0), blank, blank)
@@ -226,12 +231,8 @@ def stream_plan(agent: str | None, settings: Any, seed: int) -> Plan:
     return Plan(agent, settings, None, None, {}, [seed], steps=1, chunk=1, checkpoint_every=1)
 
 
-def _agent_of(plan: Plan, path: Path, spaces: Spaces | None, given: Agent | None = None) -> Agent:
-    if given is not None:
-        return given
-    if plan.agent is None or spaces is None:
-        raise ValueError(f"the agent of {path} is a custom one, made in Python: pass agent= again")
-    return registry.build(plan.agent, plan.settings, spaces)
+def _is_custom(path: Path) -> ValueError:
+    return ValueError(f"the agent of {path} is a custom one, made in Python: pass agent= again")
 
 
 def environment_of(plan: Plan, path: Path, given: Any = None) -> Environment | HostEnvironment:
