@@ -20,11 +20,11 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
-from eligrad.runs.trained import Spaces
 
 from eligrad import Online
 from eligrad.agents import registry
 from eligrad.engines import HostRuns, Runs
+from eligrad.engines.trained import Spaces
 from eligrad.envs import Box, Discrete, Environment, Step
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 
