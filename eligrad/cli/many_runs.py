@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
+import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,8 +18,10 @@ from eligrad._base.text import printable
 from eligrad.cli import messages
 from eligrad.cli.modules import look_here
 from eligrad.sweeps.executors import EXECUTORS, executor_class, make_executor
+from eligrad.sweeps.executors.executor import checked_executor
 
 if TYPE_CHECKING:
+    from eligrad.runs.configuration import Run
     from eligrad.sweeps.driver import Report
     from eligrad.sweeps.executors import Executor
     from eligrad.sweeps.spec import Spec
@@ -59,12 +63,13 @@ class Training:
 
 def run(command: str, training: Training, train: Callable[[], int]) -> int:
     """Calls `train` and returns its exit code; prints errors as one line, unless for debugging."""
-    # Workers train in processes of their own: this one must not take an accelerator.
-    import jax
 
-    jax.config.update("jax_platforms", "cpu")
+    def checked() -> int:
+        checked_executor(training.executor, training.workers)
+        return train()
+
     errors = () if training.debug else (ValueError, TypeError, ImportError, OSError)
-    return messages.run(command, train, errors)
+    return messages.run(command, checked, errors)
 
 
 def read_spec(path: Path) -> Spec:
@@ -74,11 +79,36 @@ def read_spec(path: Path) -> Spec:
 
     if path.suffix == ".py":
         look_here()
-    spec = specs.read_spec(path)
+    # A Python file may import JAX.
+    with _variable("JAX_PLATFORMS", "cpu"):
+        spec = specs.read_spec(path)
     modules = {module_of(env) for part in spec.parts for env in part.envs} - {None}
     if any(importlib.util.find_spec(str(each).partition(".")[0]) is None for each in modules):
         look_here()
     return spec
+
+
+def check_environments(runs: Iterable[Run]) -> None:
+    """Raises `ValueError` with all mistakes in environments; JAX uses only the CPU from now on."""
+    import jax
+
+    from eligrad.sweeps import resolve
+
+    # Workers train in processes of their own: this one must not take an accelerator.
+    jax.config.update("jax_platforms", "cpu")
+    resolve.check_environments(runs)
+
+
+@contextlib.contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    """Sets an environment variable for a while."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        os.environ.update({} if before is None else {name: before})
 
 
 def print_report(

@@ -30,12 +30,15 @@ def main(arguments: list[str]) -> int:
 
 
 def _train(given: Sweep) -> int:
-    from eligrad.sweeps.driver import train_runs
-    from eligrad.sweeps.resolve import resolve
+    from eligrad.sweeps.resolve import named_runs
 
     spec = many_runs.read_spec(given.spec)
     store = given.store or Path("runs") / given.spec.stem
-    runs = resolve(spec)
+    runs = named_runs(spec)
+    many_runs.check_environments(runs)
+    # JAX is loaded here, and not for a mistake in the file.
+    from eligrad.sweeps.driver import train_runs
+
     executor = given.training.make_executor()
     print(f"{len(runs)} runs, to {store}")
     report = train_runs(runs, store, executor, setup=spec.setup, progress=given.training.progress)

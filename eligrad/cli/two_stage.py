@@ -32,9 +32,12 @@ def main(arguments: list[str]) -> int:
 
 def _train(given: TwoStage) -> int:
     from eligrad.sweeps import two_stage
-    from eligrad.sweeps.driver import Report, train_runs
 
     plan = two_stage.TwoStage.of(many_runs.read_spec(given.spec))
+    many_runs.check_environments(plan.runs)
+    # JAX is loaded here, and not for a mistake in the file.
+    from eligrad.sweeps.driver import Report, train_runs
+
     store = given.store or Path("runs") / given.spec.stem
     command = ["two-stage", str(given.spec)]
 

@@ -31,6 +31,8 @@ class Configuration:
     steps: int
     max_episode_steps: int | None = None
     env_params: dict[str, Any] = dataclasses.field(default_factory=dict)
+    info: list[str] = dataclasses.field(default_factory=list)
+    """Numbers in the environment's `info` that become metrics; not part of the hash."""
 
     @classmethod
     def of_plan(cls, plan: Mapping[str, Any], run: int = 0) -> Configuration:
@@ -47,12 +49,14 @@ class Configuration:
             steps=plan["steps"],
             max_episode_steps=plan["max_episode_steps"],
             env_params=plan["env_params"],
+            info=plan.get("info", []),
         )
 
     @functools.cached_property
     def hash(self) -> str:
         """Equal for equal configurations, in every process and on every machine."""
         content = dataclasses.asdict(self)
+        del content["info"]
         content["settings"] = {
             name: value for name, value in self.settings.items() if value != ADDED.get(name, ...)
         }

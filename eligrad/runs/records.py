@@ -166,6 +166,8 @@ def _check_plan(plan: dict[str, Any]) -> None:
     _expect(plan, _PLAN)
     seeds = dict(enumerate(plan["seeds"]))
     _expect(seeds, dict.fromkeys(seeds, int))
+    info = dict(enumerate(plan.get("info", [])))
+    _expect({"info": plan.get("info", [])} | info, {"info": list} | dict.fromkeys(info, str))
     if not seeds or plan["steps"] < 1:
         raise ValueError(f"seeds are {plan['seeds']!r:.80} and steps {plan['steps']}")
     for name, value in plan["settings"].items():

@@ -6,6 +6,7 @@ In TOML:
     seeds = 5                           # 0 … 4; or a list
     agents = ["qrc", "q-lambda"]
     envs = ["MinAtar/Breakout-v1"]
+    info = []                           # numbers in the info of Gymnasium, as metrics
 
     [fixed]                             # one value for all
     gamma = 0.99
@@ -133,6 +134,9 @@ class Sweep:
     grid: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     list: Sequence[Mapping[str, Any]] = ()
     random: Draws | None = None
+    info: Sequence[str] = ()
+    """Numbers in the `info` of Gymnasium environments that become metrics. Runs that a store has
+    already are not trained again for them."""
 
     def __post_init__(self) -> None:
         for name, check in _CHECKS.items():
@@ -306,6 +310,11 @@ def _check_names(name: str, names: Any) -> None:
         raise SpecError(f"{name} is {names!r}; a list of names is accepted")
 
 
+def _check_info(info: Any) -> None:
+    if not isinstance(info, Sequence) or len(info) > 0:
+        _check_names("info", info)
+
+
 def _check_envs(envs: Any) -> None:
     _check_names("envs", envs)
     for env in envs:
@@ -379,6 +388,7 @@ _CHECKS = {
     "fixed": functools.partial(_check_table, "fixed"),
     "grid": _check_grid,
     "list": _check_list,
+    "info": _check_info,
 }
 """Each raises `SpecError` for a field of a sweep that is empty or of the wrong type."""
 

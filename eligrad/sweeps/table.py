@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eligrad.agents import TITLES
 from eligrad.runs.configuration import Configuration, Run, shown
 from eligrad.runs.returns import mean_and_error
-from eligrad.sweeps.driver import Report
-from eligrad.sweeps.store import Store
+
+if TYPE_CHECKING:
+    from eligrad.sweeps.driver import Report
 
 _MEASURES = {"return_last": "last 10 %", "return_area": "area"}
 MOST_ROWS = 60
@@ -18,6 +19,8 @@ MOST_ROWS = 60
 
 def as_text(report: Report) -> str:
     """A table with a row for each configuration: means over finished seeds, and its own speed."""
+    from eligrad.sweeps.store import Store
+
     groups: dict[str, list[Run]] = {}
     for run in report.runs:
         groups.setdefault(run.configuration.hash, []).append(run)

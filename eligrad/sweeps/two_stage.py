@@ -19,9 +19,8 @@ from eligrad.runs.configuration import Configuration, Run
 from eligrad.runs.records import STAGE_ONE
 from eligrad.sweeps import choice as choosing
 from eligrad.sweeps.choice import Candidates, Choice
-from eligrad.sweeps.resolve import resolve
+from eligrad.sweeps.resolve import named_runs
 from eligrad.sweeps.spec import Spec, SpecError
-from eligrad.sweeps.store import Store
 from eligrad.sweeps.table import differences, own_fields
 
 SHOWN = 10
@@ -39,8 +38,11 @@ class TwoStage:
 
     @classmethod
     def of(cls, spec: Spec) -> TwoStage:
-        """The protocol of a spec; raises `SpecError` if either stage is not possible."""
-        runs = resolve(spec)
+        """The protocol of a spec; raises `SpecError` if either stage is not possible.
+
+        JAX is not imported: `check_environments` is left to be called with its runs.
+        """
+        runs = named_runs(spec)
         used = {run.seed for run in runs}
         wanted = spec.stage_two.get("seeds")
         if wanted is None:
@@ -75,6 +77,9 @@ class TwoStage:
         return [runs[0].configuration for runs in _variants(self.runs).values()]
 
     def _candidates(self, store: Path) -> Candidates:
+        # Not at the top: it imports pyarrow, and mistakes in a file are reported without.
+        from eligrad.sweeps.store import Store
+
         variants = _variants(self.runs)
         envs = tuple(dict.fromkeys(str(run.configuration.env) for run in self.runs))
         seeds = sorted({run.seed for run in self.runs})

@@ -125,6 +125,7 @@ def _train(claim: Claim) -> None:
         out=program,
         max_episode_steps=shared.max_episode_steps,
         env_params=shared.env_params,
+        info=shared.info,
         **settings,
     )
 

@@ -63,7 +63,7 @@ print(json.dumps([answers, list(sys.modules)]))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_and_typos_need_no_large_package(command):
+def test_help_and_typos_need_no_large_package(command, tmp_path):
     """They are answered at once."""
     asked = {
         (command, *typed): f"eligrad {command}" for typed in (["--help"], ["--hlep", "a", "b"])
@@ -83,6 +83,22 @@ def test_help_and_typos_need_no_large_package(command):
         }
     if command == "completion":
         asked[command, "bash"] = "MinAtar/Breakout-v1"
+    if command in ("sweep", "two-stage"):
+        toml, python, sound = (tmp_path / name for name in ("typos.toml", "typos.py", "sound.toml"))
+        sound.write_text('steps = 9\nagents = ["qrc", "gradient-ppo"]\nenvs = ["Probe/Trace-v0"]')
+        toml.write_text(sound.read_text().replace("Trace", "Trase"))
+        python.write_text(
+            "from eligrad.sweeps import Sweep\n"
+            "sweep = Sweep(['qrc', 'qrcc'], ['Probe/Trace-v0'], 9)\n"
+        )
+        asked |= {
+            (command, str(toml)): "did you mean 'Probe/Trace-v0'",
+            (command, str(python)): "did you mean 'qrc'",
+            (command, str(sound), "--executor", "rya"): "did you mean 'ray'",
+            (command, str(sound), "--workers", "0"): "workers is 0; 1 or more is accepted",
+        }
+    if command == "two-stage":
+        asked[command, str(sound)] = "stage_two.seeds is missing"
     done = subprocess.run(
         [sys.executable, "-c", ANSWERED, json.dumps(list(asked))], capture_output=True, text=True
     )

@@ -59,6 +59,7 @@ def test_equal_numbers_are_equal_and_all_else_differs():
         ONE, settings=dict(reversed(ONE.settings.items())) | {"rollout": 64.0}
     )
     assert same.hash == ONE.hash
+    assert dataclasses.replace(ONE, info=["x_velocity"]).hash == ONE.hash
     others = [
         dataclasses.replace(ONE, agent="qc"),
         dataclasses.replace(ONE, env="MinAtar/Asterix-v1"),

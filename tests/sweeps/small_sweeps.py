@@ -132,11 +132,12 @@ def quick_training(monkeypatch):
 
 
 def quick_train(
-    agent, env, *, steps, seeds, out, max_episode_steps, env_params, **settings
+    agent, env, *, steps, seeds, out, max_episode_steps, env_params, info, **settings
 ) -> None:
     """Fakes `train`."""
     settings = make_settings(agent, settings, runs=len(seeds))
-    plan = Plan(agent, settings, env, max_episode_steps, env_params, list(seeds), steps, 50, 100)
+    about = (agent, settings, env, max_episode_steps, env_params, list(seeds))
+    plan = Plan(*about, steps, 50, 100, info)
     _quick_run(RunFolder.create(out), plan, [])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import gymnasium
 import numpy as np
 import pytest
@@ -9,8 +11,11 @@ import pytest
 import eligrad
 from eligrad.analysis import load_chunks
 from eligrad.cli import train as cli_train
+from eligrad.runs.records import scan
+from eligrad.sweeps import Spec, Sweep, run_sweep
 from eligrad.training import resume, train
 from eligrad.training.loggers import scalars
+from tests.sweeps.small_sweeps import Inline
 
 NAME = f"{__name__}:Aging-v0"
 
@@ -86,3 +91,16 @@ def test_from_the_command_line(tmp_path, capsys):
     assert cli_train.main([*arguments, "--info", "agee", "--out", str(tmp_path / "other")]) == 2
     assert "did you mean 'age'" in capsys.readouterr().err
     assert not (tmp_path / "other").exists()
+
+
+def test_in_a_sweep(tmp_path):
+    sweep = Sweep(["qrc"], [NAME], 20, seeds=2, grid={"lam": [0.1, 0.9]}, info=["age"])
+    store = tmp_path / "store"
+    assert not run_sweep(sweep, store, executor=Inline()).failures
+    chunks = load_chunks(store)
+    assert len(chunks) == 4
+    assert set(chunks["info_age"]) == {10.5}
+    assert [record.configuration.info for record in scan(store)] == [["age"]] * 4
+    for info, message in (("agee", "did you mean 'age'"), ("word", "one of age, early")):
+        with pytest.raises(ValueError, match=message):
+            run_sweep(Spec([dataclasses.replace(sweep, info=[info])]), store, executor=Inline())

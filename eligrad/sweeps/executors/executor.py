@@ -74,6 +74,11 @@ def make_executor(name: str, workers: int | None = None, options: Any = None) ->
         workers: How many jobs are trained at once; None lets the executor choose.
         options: An object of the executor's `Options`; None for the defaults.
     """
+    return checked_executor(name, workers)(workers, options)
+
+
+def checked_executor(name: str, workers: int | None) -> Any:
+    """The class of an executor; raises `ValueError` for what `make_executor` does not accept."""
     if workers is not None and workers < 1:
         raise ValueError(f"workers is {workers}; 1 or more is accepted")
-    return executor_class(name)(workers, options)
+    return executor_class(name)
