@@ -212,7 +212,8 @@ class Learner:
             episodes: how many for each seed.
             deterministic: whether to take the best action; if not, one is drawn as in training.
             seed: decides the random numbers of the environment.
-            max_steps: an episode that has not ended by then is stopped.
+            max_steps: an episode that has not ended by then is cut off, with a warning that says
+                how many ended.
 
         Returns:
             A data frame with the columns seed, episode and return.

@@ -38,7 +38,7 @@ class Evaluate:
     sampled: bool = False
     """Draw actions as in training, instead of taking the best ones."""
     max_steps: int = 100_000
-    """Stop an episode that has not ended after this many steps."""
+    """Cut off an episode that has not ended after this many steps."""
 
 
 def main(arguments: list[str]) -> int:
@@ -67,7 +67,8 @@ def _evaluate(command: Evaluate) -> int:
     # A row for each run; several may have one seed.
     rows = returns["return"].to_numpy().reshape(-1, command.episodes)
     for seed, row in zip(agent.session.plan.seeds, rows, strict=True):
-        print(_line(f"seed {seed}", statistics.mean({"": row}), f"{len(row)} episodes"))
+        count = "1 episode" if len(row) == 1 else f"{len(row):,} episodes"
+        print(_line(f"seed {seed}", statistics.mean({"": row}), count))
     if len(rows) > 1:
         over = statistics.mean({"": rows.mean(axis=1)})
         print(_line("all seeds", over, f"{len(rows)} seeds"))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import warnings
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from eligrad._base.checks import whole_number
 from eligrad.agents.protocol import Agent
@@ -20,7 +21,11 @@ from eligrad.envs.core import step_autoreset
 from eligrad.training.playing import Episodes, HostEpisodes, choose, play
 
 LIMIT = 100_000
-"""Steps after which an episode that does not end is left, unless told otherwise."""
+"""Steps after which an episode that does not end is cut off, unless told otherwise."""
+
+
+class CutOffWarning(UserWarning):
+    """Episodes of an evaluation did not end; the message says how many did."""
 
 
 def evaluate(
@@ -36,8 +41,16 @@ def evaluate(
 ) -> Float[np.ndarray, "runs episodes"]:
     """Returns of whole episodes of each run, without learning.
 
-    `states` are those of the agents, with a leading axis of runs. Nothing of them changes. An
-    episode that does not end is left after `max_steps`, its return so far counted.
+    Args:
+        agent: the agent.
+        env: where it plays.
+        states: those of the agents, with a leading axis of runs; they do not change.
+        episodes: how many of each run.
+        seed: decides what is random in the environment.
+        greedy: whether to take the best action; if not, one is drawn as in training.
+        params: of a JAX environment; by default its own.
+        max_steps: an episode that has not ended by then is cut off, with a `CutOffWarning`, and its
+            return so far is counted.
     """
     episodes, max_steps = whole_number("episodes", episodes), whole_number("max_steps", max_steps)
     runs = len(jax.tree.leaves(states)[0])
@@ -46,15 +59,33 @@ def evaluate(
         choose_all = jax.jit(jax.vmap(functools.partial(choose, greedy=greedy)))
         with contextlib.closing(HostEpisodes(env, runs, seed)) as playing:
             act = functools.partial(choose_all, agents, states)
-            return _count(act, playing, runs, episodes, max_steps)
+            return _warned(*_count(act, playing, runs, episodes, max_steps), max_steps)
     params = env.default_params() if params is None else params
     keys = jax.random.split(jax.random.key(seed), episodes)
 
-    def returns(run: tuple[Agent, Any]) -> Float[Array, " episodes"]:
+    def returns(run: tuple[Agent, Any]) -> tuple[Array, Array]:
         one = functools.partial(_episode, run[0], env, params, greedy, max_steps, run[1])
         return jax.vmap(one)(keys)
 
-    return np.asarray(jax.jit(functools.partial(jax.lax.map, returns))((agents, states)))
+    total, ended = jax.jit(functools.partial(jax.lax.map, returns))((agents, states))
+    return _warned(np.asarray(total), np.asarray(ended), max_steps)
+
+
+def _warned(
+    returns: Float[np.ndarray, "runs episodes"],
+    ended: Bool[np.ndarray, "runs episodes"],
+    max_steps: int,
+) -> Float[np.ndarray, "runs episodes"]:
+    """The returns, after a warning if an episode did not end."""
+    if not ended.all():
+        warnings.warn(
+            f"{ended.sum():,} of {ended.size:,} episodes ended; the others were cut off after "
+            f"{max_steps:,} steps, and count with their return so far: a larger max_steps "
+            "(--max-steps) lets them go on",
+            CutOffWarning,
+            stacklevel=3,
+        )
+    return returns
 
 
 def _episode(
@@ -65,8 +96,8 @@ def _episode(
     max_steps: int,
     state: Any,
     key: PRNGKeyArray,
-) -> Float[Array, ""]:
-    """The return of one episode."""
+) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+    """The return of one episode, and whether it ended."""
 
     def step(carry: Any) -> Any:
         number, _, env_state, observation, total = carry
@@ -82,18 +113,19 @@ def _episode(
 
     first = env.reset(jax.random.fold_in(key, 0), params)
     begun = (jnp.int32(1), jnp.zeros((), bool), *first, jnp.zeros((), jnp.float32))
-    return jax.lax.while_loop(goes_on, step, begun)[-1]
+    _, ended, *_, total = jax.lax.while_loop(goes_on, step, begun)
+    return total, ended
 
 
 def _count(
     act: Any, playing: Episodes, runs: int, episodes: int, max_steps: int
-) -> Float[np.ndarray, "runs episodes"]:
-    """Returns of so many episodes of each run, stepped together until every run has its own.
+) -> tuple[Float[np.ndarray, "runs episodes"], Bool[np.ndarray, "runs episodes"]]:
+    """Returns of so many episodes of each run, and whether each ended; all runs step together.
 
     Copies are begun anew all at once or not at all. A run that left an episode waits therefore
     until the others have theirs, or have left one as well: so that none is broken off for another.
     """
-    returns: list[list[float]] = [[] for _ in range(runs)]
+    returns: list[list[tuple[float, bool]]] = [[] for _ in range(runs)]
     while min(map(len, returns)) < episodes:
         total, length, left = np.zeros(runs), np.zeros(runs, int), np.zeros(runs, bool)
         for _, reached, _ in play(act, playing, playing.reset()):
@@ -101,9 +133,10 @@ def _count(
             ended = reached.terminated | reached.truncated
             over = ~left & (ended | (length == max_steps))
             for run in np.flatnonzero(over):
-                returns[run].append(float(total[run]))
+                returns[run].append((float(total[run]), bool(ended[run])))
             left |= over & ~ended
             total, length = np.where(over, 0.0, total), np.where(over, 0, length)
             if all(left[run] or len(returns[run]) >= episodes for run in range(runs)):
                 break
-    return np.array([each[:episodes] for each in returns], np.float32)
+    totals, ends = np.moveaxis(np.array([each[:episodes] for each in returns]), -1, 0)
+    return totals.astype(np.float32), ends.astype(bool)

@@ -32,6 +32,27 @@ def test_prints_what_the_facade_evaluates(tmp_path, capsys):
     assert f"all seeds{mean.value:>12.4g} [{mean.low:.4g}, {mean.high:.4g}], 3 seeds" in printed
 
 
+@pytest.mark.filterwarnings("default::eligrad.training.evaluation.CutOffWarning")
+def test_says_how_many_episodes_ended(tmp_path, capsys):
+    """With a limit below the length of most episodes, and with one that none reaches."""
+    run = tmp_path / "run"
+    train("qrc", "gymnax/CartPole-v1", steps=60, out=run)
+    arguments = [str(run), "--sampled", "--seed", "1"]
+    lengths = eligrad.load(run).evaluate(8, deterministic=False, seed=1)["return"].sort_values()
+    limit = int(lengths.iloc[3])
+    ended = (lengths <= limit).sum()
+    assert ended < 8
+    assert cli_evaluate.main([*arguments, "--episodes", "8", "--max-steps", str(limit)]) == 0
+    printed = capsys.readouterr()
+    message = f"{ended} of 8 episodes ended; the others were cut off after {limit} steps"
+    assert printed.err.startswith(f"eligrad evaluate: {message}")
+    assert "--max-steps" in printed.err
+    assert cli_evaluate.main([*arguments, "--episodes", "1"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.endswith(", 1 episode\n")
+    assert printed.err == ""
+
+
 def test_says_what_is_wrong(tmp_path, capsys):
     assert cli_evaluate.main([str(tmp_path / "none")]) == 2
     assert "none" in capsys.readouterr().err

@@ -64,7 +64,9 @@ def test_an_episode_that_was_left_is_not_gone_on_with():
     agent = tiny.agent(3)
     keys = jax.random.split(jax.random.key(0), 2)
     states = jax.vmap(agent.init)(keys, jnp.zeros((2, 3)))
-    returns = evaluation.evaluate(agent, counters(2, 100), states, episodes=3, max_steps=4)
+    message = "3 of 6 episodes ended; the others were cut off after 4 steps"
+    with pytest.warns(evaluation.CutOffWarning, match=message):
+        returns = evaluation.evaluate(agent, counters(2, 100), states, episodes=3, max_steps=4)
     # 10, 20, ... and the action, 0 or 1, for each step.
     np.testing.assert_array_equal(returns // 10 * 10, [[30, 60, 30], [100, 100, 100]])
 
@@ -89,8 +91,12 @@ def test_actions_are_for_where_the_next_step_begins(kind):
 def test_an_endless_episode_in_jax_is_left_too():
     agent = tiny.agent(2)
     states = jax.vmap(agent.init)(jax.random.split(jax.random.key(0), 1), jnp.zeros((1, 2)))
-    returns = evaluation.evaluate(agent, tiny.Breaks("reward", -1), states, episodes=1, max_steps=7)
-    np.testing.assert_array_equal(returns, [[7.0]])
+    play = functools.partial(evaluation.evaluate, agent, states=states, episodes=2)
+    with pytest.warns(evaluation.CutOffWarning, match=r"0 of 2 episodes ended.* after 7 steps"):
+        returns = play(tiny.Breaks("reward", -1), max_steps=7)
+    np.testing.assert_array_equal(returns, [[7.0, 7.0]])
+    # Warnings are errors here: an episode that ends with the last step that is allowed is whole.
+    np.testing.assert_array_equal(play(Job(), max_steps=2), [[2.0, 2.0]])
 
 
 def test_a_vector_environment_in_training_is_not_evaluated_in():
