@@ -7,6 +7,7 @@ t + 1. Random numbers belong to steps, not to calls, so that both give the same 
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped, UInt32
 
-from eligrad.agents.protocol import StreamingAgent, Transition
+from eligrad.agents.protocol import Transition
 from eligrad.engines.packing import Packing
 
 
@@ -66,81 +67,128 @@ _of_one = jax.jit(_over_steps)
 _of_many = jax.jit(jax.vmap(_over_steps, (0, None), out_axes=1))
 
 
-def step_words(
-    update_key: UInt32[Array | np.ndarray, "*runs words"],
-    next_act_key: UInt32[Array | np.ndarray, "*runs words"],
-    transition: Any,
-) -> UInt32[np.ndarray, "*runs all_words"]:
-    """Keys, reward and ends of a step as one array; each array of a call costs microseconds."""
-    size = update_key.shape[-1]
-    words = np.empty((*update_key.shape[:-1], 2 * size + 3), np.uint32)
-    words[..., :size], words[..., size:-3] = update_key, next_act_key
-    words[..., -3] = np.asarray(transition.reward, np.float32).view(np.uint32)
-    words[..., -2], words[..., -1] = transition.terminated, transition.truncated
-    return words
-
-
 class Dispatch:
-    """An agent's programs for one step, over its packed state."""
+    """An agent's programs for one step, over its packed settings and state.
 
-    def __init__(self, state: Any) -> None:
-        self._packing = Packing(jax.eval_shape(lambda: state))
+    Args:
+        agent: one agent; its settings may be other numbers in each call.
+        state: its state, or one like it.
+        observation: an observation, or one like it.
+    """
+
+    def __init__(self, agent: Any, state: Any, observation: Any) -> None:
+        self._settings = Packing(jax.eval_shape(lambda: jax.tree.map(jnp.asarray, agent)))
+        self._state = Packing(jax.eval_shape(lambda: state))
+        self._shape, self._dtype = observation.shape, np.dtype(observation.dtype)
+        self._action: Any = None
         self.metrics: tuple[str, ...] = ()
         """Names of the agent's metrics, known once `observe` is traced."""
 
+    def pack_settings(self, agent: Any) -> list[Array]:
+        """The agent as `choose` and `observe` take it."""
+        return self._settings.pack(jax.tree.map(jnp.asarray, agent))
+
     def pack(self, state: Any) -> list[Array]:
         """The state as `choose` and `observe` take it."""
-        return self._packing.pack(state)
+        return self._state.pack(state)
 
     def unpack(self, packed: list[Array]) -> Any:
         """The state as the agent knows it."""
-        return self._packing.unpack(packed)
+        return self._state.unpack(packed)
+
+    def message(
+        self,
+        update_key: UInt32[Array | np.ndarray, "*runs words"],
+        next_act_key: UInt32[Array | np.ndarray, "*runs words"],
+        transition: Any,
+    ) -> UInt32[np.ndarray, "*runs all_words"]:
+        """Keys and transition of a step as one array; each array of a call costs microseconds."""
+        runs = update_key.shape[:-1]
+        rest = np.empty((*runs, 3), np.uint32)
+        rest[..., 0] = np.asarray(transition.reward, np.float32).view(np.uint32)
+        rest[..., 1], rest[..., 2] = transition.terminated, transition.truncated
+        first = following = _to_words(transition.next_observation, self._dtype, runs)
+        if transition.observation is not transition.next_observation:
+            first = _to_words(transition.observation, self._dtype, runs)
+        return np.concatenate((update_key, next_act_key, rest, following, first), axis=-1)
 
     def choose(
-        self, agent: StreamingAgent, packed: list[Array], act_key: UInt32[Array, " words"]
+        self, settings: list[Array], act_key: UInt32[Array, " words"], packed: list[Array]
     ) -> tuple[list[Array], Array]:
-        """Returns the action of a step, in the current observation."""
+        """Returns the state, and the action of a step in the current observation."""
+        agent = self._settings.unpack(settings)
         state, action = agent.act(self.unpack(packed), jax.random.wrap_key_data(act_key))
         return self.pack(state), action
 
     def observe(
-        self,
-        agent: StreamingAgent,
-        packed: list[Array],
-        words: UInt32[Array, " all_words"],
-        next_observation: Shaped[Array, "..."],
-        observation: Shaped[Array, "..."],
-    ) -> tuple[list[Array], Array, Float[Array, " metrics"]]:
+        self, settings: list[Array], message: UInt32[Array, " all_words"], packed: list[Array]
+    ) -> tuple[list[Array], UInt32[Array, " answer"]]:
         """Learns from the transition of a step, and chooses the action of the next step.
 
-        Returns the state, the action and the metrics, in one array in the order of `metrics`.
+        Returns the state, and the action and the metrics, which `read` reads.
 
         Args:
-            agent: the agent.
-            packed: its state.
-            words: the rest of the transition, and the keys of both steps; see `step_words`.
-            next_observation: of the transition.
-            observation: of the transition.
+            settings: the agent's.
+            message: the transition, and the keys of both steps; see `message`.
+            packed: the agent's state.
         """
-        size = (words.size - 3) // 2
-        update_key, next_act_key = words[:size], words[size:-3]
-        reward = jax.lax.bitcast_convert_type(words[-3], jnp.float32)
-        ends = words[-2] != 0, words[-1] != 0
-        transition = Transition(reward, *ends, next_observation, observation)
+        shape, dtype = self._shape, self._dtype
+        length = -(-math.prod(shape) * dtype.itemsize // 4)
+        size = (message.size - 3 - 2 * length) // 2
+        keys, ends, seen = jnp.split(message, (2 * size, 2 * size + 3))
+        transition = Transition(
+            jax.lax.bitcast_convert_type(ends[0], jnp.float32),
+            ends[1] != 0,
+            ends[2] != 0,
+            _from_words(seen[:length], shape, dtype),
+            _from_words(seen[length:], shape, dtype),
+        )
 
-        def learn(packed: list[Array]) -> tuple[list[Array], Array, Array]:
-            state, metrics = agent.update(
-                self.unpack(packed), transition, jax.random.wrap_key_data(update_key)
-            )
+        def learn(packed: list[Array]) -> tuple[list[Array], Array]:
+            agent = self._settings.unpack(settings)
+            update_key, next_act_key = map(jax.random.wrap_key_data, jnp.split(keys, 2))
+            state, metrics = agent.update(self.unpack(packed), transition, update_key)
             # Else a compiler may compute a metric anew where it is stored, to another last bit.
             metrics = jax.lax.optimization_barrier(metrics)
-            self.metrics = tuple(metrics)
-            state, action = agent.act(state, jax.random.wrap_key_data(next_act_key))
+            state, action = agent.act(state, next_act_key)
+            self.metrics, self._action = tuple(metrics), jax.eval_shape(lambda: action)
             numbers = [jnp.asarray(value, jnp.float32) for value in metrics.values()]
-            return self.pack(state), action, jnp.stack(numbers)
+            words = [jnp.ravel(action), jnp.stack(numbers)]
+            answer = [jax.lax.bitcast_convert_type(each, jnp.uint32) for each in words]
+            return self.pack(state), jnp.concatenate(answer)
 
         # A loop of one turn, though the compiler does not know it: what it makes of the turn does
         # not depend on what is around it, and so the bits not on how many runs there are.
         once = jax.lax.optimization_barrier(jnp.int32(1))
-        blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(learn, packed))
-        return jax.lax.fori_loop(0, once, lambda _, done: learn(done[0]), (packed, *blank[1:]))
+        answer = jax.eval_shape(learn, packed)[1]
+        blank = jnp.zeros(answer.shape, answer.dtype)
+        return jax.lax.fori_loop(0, once, lambda _, done: learn(done[0]), (packed, blank))
+
+    def read(self, answer: Array) -> tuple[np.ndarray, Float[np.ndarray, "*runs metrics"]]:
+        """The action and the metrics, in the order of `metrics`, that `observe` returned."""
+        words = np.asarray(answer)
+        shape, size = self._action.shape, math.prod(self._action.shape)
+        action = words[..., :size].view(self._action.dtype).reshape(words.shape[:-1] + shape)
+        return action, words[..., size:].view(np.float32)
+
+
+def _to_words(
+    array: np.ndarray, dtype: np.dtype, runs: tuple[int, ...]
+) -> UInt32[np.ndarray, "*runs words"]:
+    """The bits of an array of that dtype for each run, whole words of 32."""
+    rows = np.ascontiguousarray(array, dtype).reshape(*runs, -1)
+    if dtype.itemsize < 4:
+        spare = -rows.shape[-1] * dtype.itemsize % 4 // dtype.itemsize
+        rows = np.pad(rows, [(0, 0)] * len(runs) + [(0, spare)])
+    return rows.view(np.uint32)
+
+
+def _from_words(
+    words: UInt32[Array, " words"], shape: tuple[int, ...], dtype: np.dtype
+) -> Shaped[Array, "..."]:
+    """The array of one run that `_to_words` took apart."""
+    bits = np.dtype(np.uint8) if dtype.kind == "b" else dtype
+    if bits.itemsize > 4:
+        words = words.reshape(-1, bits.itemsize // 4)
+    flat = jax.lax.bitcast_convert_type(words, bits).reshape(-1)[: math.prod(shape)]
+    return flat.reshape(shape).astype(dtype)

@@ -15,7 +15,7 @@ from jaxtyping import PRNGKeyArray
 
 from eligrad.agents.protocol import Transition
 from eligrad.engines.devices import jit
-from eligrad.engines.dispatch import Dispatch, KeyBlocks, step_words
+from eligrad.engines.dispatch import Dispatch, KeyBlocks
 from eligrad.engines.episodes import Record, count_steps
 from eligrad.engines.faults import step_failed
 from eligrad.engines.sharding import for_each_run, here, spread
@@ -63,13 +63,14 @@ class HostRuns(HostEngine):
         self._keys: KeyBlocks | None = None
         runs = here()
         self._state = first_state(self.agents, agent_seeds, observation, (self.count,))
-        one = jax.tree.map(lambda leaf: leaf[0], self._state.agent)
-        self._dispatch = dispatch = Dispatch(one)
+        agent, state = jax.tree.map(lambda leaf: leaf[0], (self.agents, self._state.agent))
+        self._dispatch = dispatch = Dispatch(agent, state, jnp.asarray(observation)[0])
+        self._settings = jax.jit(jax.vmap(dispatch.pack_settings))(self.agents)
         self._pack = jax.jit(jax.vmap(dispatch.pack))
         self._unpack = jax.jit(jax.vmap(dispatch.unpack))
         # One after the other on a CPU, so that a run has the same bits alone and among others.
-        self._choose = jit(for_each_run(dispatch.choose, runs), donate_argnums=1)
-        self._observe = jit(for_each_run(dispatch.observe, runs), donate_argnums=1)
+        self._choose = jit(for_each_run(dispatch.choose, runs, in_place=True), donate_argnums=2)
+        self._observe = jit(for_each_run(dispatch.observe, runs, in_place=True), donate_argnums=2)
 
     def advance(self, steps: int) -> Record:
         """Advances all runs; returns records of shape [runs, steps]."""
@@ -78,31 +79,32 @@ class HostRuns(HostEngine):
             self._keys = KeyBlocks(keys)
         blocks = self._keys
         first = int(number[0]) + 1
-        packed, action = self._choose(self.agents, self._pack(agent), blocks.of(first).act)
+        packed, action = self._choose(self._settings, blocks.of(first).act, self._pack(agent))
+        action = np.asarray(action)
         ended = np.zeros((steps, self.count), bool)
         rewards = np.zeros((steps, self.count), np.float32)
         metrics = []
         for t in range(steps):
-            reached = self._step(np.asarray(action), first + t)
+            reached = self._step(action, first + t)
             rewards[t] = reached.reward
             transition = Transition.of(reached._replace(reward=rewards[t]))
             update_key, act_key = blocks.of(first + t).update, blocks.of(first + t + 1).act
-            words = step_words(update_key, act_key, transition)
-            observations = transition.next_observation, transition.observation
+            message = self._dispatch.message(update_key, act_key, transition)
             # Dispatched before the rest: the accelerator works meanwhile.
-            packed, action, numbers = self._observe(self.agents, packed, words, *observations)
-            metrics.append(numbers)
+            packed, answer = self._observe(self._settings, message, packed)
             ended[t] = reached.terminated | reached.truncated
             sound = np.isfinite(rewards[t]) & all_rows_finite(reached.next_observation)
             if reached.observation is not reached.next_observation:
                 sound &= all_rows_finite(reached.observation)
             if not sound.all():
                 fault = np.where(~sound & (fault < 0), np.int32(first + t), fault)
+            action, numbers = self._dispatch.read(answer)
+            metrics.append(numbers)
         episodes, onward = count_steps(episode_return, length, rewards, ended)
         self._state = HostState(
             self._unpack(packed), keys, number + np.int32(steps), *onward, fault
         )
-        columns = np.moveaxis(np.stack([np.asarray(each) for each in metrics]), -1, 0)
+        columns = np.moveaxis(np.stack(metrics), -1, 0)
         named = dict(zip(self._dispatch.metrics, columns.swapaxes(1, 2), strict=True))
         info = self._copies.take_info(self.count)
         return Record(ended.T, episodes[0].T, episodes[1].T, named, info)

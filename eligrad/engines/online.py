@@ -23,14 +23,13 @@ from pathlib import Path
 from typing import Any, SupportsFloat
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from eligrad._base.checks import true_or_false, whole_number
 from eligrad.agents import registry
 from eligrad.agents.protocol import StreamingAgent, Transition
 from eligrad.engines.devices import jit, return_freed_memory
-from eligrad.engines.dispatch import Dispatch, KeyBlocks, step_words
+from eligrad.engines.dispatch import Dispatch, KeyBlocks
 from eligrad.engines.trained import ONLINE, Spaces, Trained, Which, read_agent, stream_plan
 from eligrad.envs.spaces import Box, Discrete, Space, space_to_json
 from eligrad.runs import checkpoint
@@ -78,8 +77,6 @@ class Online:
 
     def _prepare(self, agent: Any, plan: Plan, key: Any, spaces: Spaces | None) -> None:
         self.agent = agent
-        # Python's numbers would be converted in each call.
-        self._settings = jax.tree.map(jnp.asarray, agent)
         self.key = key
         """Of the agent's random numbers."""
         self._plan, self._spaces = plan, spaces
@@ -156,11 +153,13 @@ class Online:
     @state.setter
     def state(self, state: Any) -> None:
         if self._packed is None:
-            self._dispatch = dispatch = Dispatch(state)
+            like = jax.ShapeDtypeStruct(self._shape, self._dtype)
+            self._dispatch = dispatch = Dispatch(self.agent, state, like)
+            self._settings = jax.jit(dispatch.pack_settings)(self.agent)
             self._pack = jax.jit(dispatch.pack)
             self._unpack = jax.jit(dispatch.unpack)
-            self._choose = jit(dispatch.choose, donate_argnums=1)
-            self._observe = jit(dispatch.observe, donate_argnums=1)
+            self._choose = jit(dispatch.choose, donate_argnums=2)
+            self._observe = jit(dispatch.observe, donate_argnums=2)
         self._packed = self._pack(state)
 
     @property
@@ -268,9 +267,9 @@ class Online:
     def _next_action(self) -> int | np.ndarray:
         key = self._keys.of(self.steps + 1).act
         (action,) = self._replace_state(
-            self._choose, (self._settings, self._packed, key), self.steps
+            self._choose, (self._settings, key, self._packed), self.steps
         )
-        return _plain(action)
+        return _plain(np.asarray(action))
 
     def _begin(self, observation: Any) -> int | np.ndarray:
         self.state = self._init(self.agent, jax.random.fold_in(self.key, 0), observation)
@@ -279,11 +278,11 @@ class Online:
     def _learn(self, transition: Transition) -> int | np.ndarray:
         number, self._loaded = self.steps + 1, False
         update_key, act_key = self._keys.of(number).update, self._keys.of(number + 1).act
-        words = step_words(update_key, act_key, transition)
-        observations = transition.next_observation, transition.observation
-        arguments = (self._settings, self._packed, words, *observations)
-        action, metrics = self._replace_state(self._observe, arguments, number)
-        self.metrics = dict(zip(self._dispatch.metrics, np.asarray(metrics).tolist(), strict=True))
+        message = self._dispatch.message(update_key, act_key, transition)
+        arguments = (self._settings, message, self._packed)
+        (answer,) = self._replace_state(self._observe, arguments, number)
+        action, metrics = self._dispatch.read(answer)
+        self.metrics = dict(zip(self._dispatch.metrics, metrics.tolist(), strict=True))
         if not self._ready:  # all programs are made
             return_freed_memory()
             self._ready = True
@@ -331,10 +330,9 @@ class Online:
         return array
 
 
-def _plain(action: jax.Array) -> int | np.ndarray:
+def _plain(action: np.ndarray) -> int | np.ndarray:
     """An action as a device takes it: one choice as an int, others as an array."""
-    array = np.asarray(action)
-    return array if array.ndim or array.dtype.kind == "f" else int(array)
+    return action if action.ndim or action.dtype.kind == "f" else int(action)
 
 
 def _streaming(agent: Any) -> StreamingAgent:

@@ -1,0 +1,70 @@
+"""What goes to an agent outside JAX in one array comes out of it as it went in."""
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+
+from eligrad.agents import registry
+from eligrad.engines import HostRuns
+from eligrad.engines.dispatch import _from_words, _to_words
+from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (5,), (10, 10, 7)])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "int16", "uint8", "int8", "bool"])
+@pytest.mark.parametrize("runs", [(), (3,)])
+def test_observations_survive_as_words(shape, dtype, runs):
+    bits = np.random.default_rng(0).integers(0, 256, (*runs, *shape, np.dtype(dtype).itemsize))
+    bits = np.minimum(bits, 1) if dtype == "bool" else bits
+    arrays = np.asarray(bits.astype(np.uint8).view(dtype)[..., 0])
+    words = _to_words(arrays, arrays.dtype, runs)
+    assert words.dtype == np.uint32
+    read = jax.jit(lambda row: _from_words(row, shape, np.dtype(dtype)))
+    for run in np.ndindex(*runs):
+        back = np.asarray(read(words[run]))
+        assert back.dtype == dtype
+        assert back.shape == shape
+        assert back.tobytes() == arrays[run].tobytes()
+
+
+def test_observations_of_eight_bytes_survive_as_words():
+    with jax.enable_x64(True):
+        array = np.random.default_rng(0).normal(size=5)
+        read = jax.jit(lambda words: _from_words(words, (5,), array.dtype))
+        back = np.asarray(read(_to_words(array, array.dtype, ())))
+    assert back.dtype == array.dtype
+    assert back.tobytes() == array.tobytes()
+
+
+class Doubles(gymnasium.Env):
+    """Observations of that dtype, as many simulators give float64."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, dtype):
+        self.observation_space = gymnasium.spaces.Box(-9, 9, (3,), dtype)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._observation(), {}
+
+    def step(self, action):
+        return self._observation(), float(action), False, False, {}
+
+    def _observation(self):
+        # Numbers that float32 has, too, so that only the dtype differs.
+        return np.float32(self.np_random.normal(size=3)).astype(self.observation_space.dtype)
+
+
+def test_observations_of_doubles_are_learned_from_like_singles():
+    def metrics(dtype):
+        env = GymnasiumEnvironment(lambda: Doubles(dtype))
+        agent = registry.build("qrc", registry.make_settings("qrc", {}), env)
+        runs = HostRuns(agent, env, np.arange(2), np.arange(2))
+        return runs.advance(5).metrics
+
+    doubles, singles = metrics(np.float64), metrics(np.float32)
+    assert np.all(singles["td_error"][:, -1] != 0)
+    for name, values in singles.items():
+        np.testing.assert_array_equal(doubles[name], values)
