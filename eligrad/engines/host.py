@@ -152,6 +152,6 @@ def first_state(
 
 def all_rows_finite(observations: np.ndarray) -> np.ndarray:
     """Whether all numbers of each row are finite; integers are."""
-    if not np.issubdtype(observations.dtype, np.floating):
+    if observations.dtype.kind != "f":
         return np.ones(len(observations), bool)
-    return np.all(np.isfinite(observations.reshape(len(observations), -1)), axis=1)
+    return np.isfinite(observations.reshape(len(observations), -1)).all(axis=1)
