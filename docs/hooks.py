@@ -2,6 +2,8 @@
 
 - Some pages are outside docs/ (`results/README.md`, beside the results), and the notebook becomes a
   page. Links lead to files, so that they work in an editor too; here they become links of the site.
+- With `[project.urls] Repository` in pyproject.toml, Home and the head of each page link to the
+  repository, and links to files that the site lacks lead to them there.
 - Formulas, written as $…$, become MathML, which browsers show without a script or a network.
 - The reference shows the symbols that a page names as `first`, then the others. The build fails if
   a public symbol has no docstring, or is not in the reference.
@@ -103,9 +105,10 @@ def _links(markdown: str) -> Iterator[tuple[bool, str]]:
 
 
 def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> str:
-    """Turns links between files into links of the site; what the site lacks becomes plain text."""
-    del config
-    here = page.file.src_uri
+    """Turns links between files into links of the site, or of the repository, or into text."""
+    here, repository = page.file.src_uri, config["repo_url"]
+    if here == "index.md" and repository:
+        markdown = markdown.replace("\n## ", f"\nThe source code: <{repository}>.\n\n## ", 1)
     if "first" in page.meta:
         markdown = _ordered(markdown, page.meta["first"])
     in_repository = here if here in OUTSIDE else f"docs/{here}"
@@ -120,7 +123,7 @@ def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> st
             path = f"{NOTEBOOK}.md"
         if files.get_file_from_path(path) is None:
             if (ROOT / path).exists():
-                return text
+                return f"[{text}]({repository}/blob/HEAD/{path})" if repository else text
             return match.group()  # leads nowhere: MkDocs says so
         relative = posixpath.relpath(path, posixpath.dirname(here) or ".")
         return f"{mark}[{text}]({relative}{anchor})"
@@ -196,7 +199,8 @@ def undocumented(symbols: dict[str, Any]) -> list[str]:
 def on_config(config: Any) -> Any:
     """Refuses to build while a public symbol has no docstring; links to the repository."""
     about = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    config["repo_url"] = about.get("urls", {}).get("Repository")
+    if repository := about["urls"].get("Repository", "").rstrip("/"):
+        config["repo_url"], config["repo_name"] = repository, repository.split("://")[1]
     missing = [name for package in PACKAGES for name in undocumented(public_symbols(package))]
     if missing:
         raise PluginError(f"without a docstring: {', '.join(missing)}")

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -308,6 +308,31 @@ def test_the_site_has_every_page_and_needs_no_network(site):
         loaded += re.findall(r"<link[^>]* rel=.?stylesheet[^>]* href=.?([^\s>]+)", text)
         assert not [address for address in loaded if "//" in address], page
         assert not re.search(r"::</p>|<p>::", text), page
+
+
+def test_the_site_links_to_the_repository_if_its_address_is_known(tmp_path, monkeypatch, site):
+    """The address is in pyproject.toml and nowhere else; without it, nothing is shown of it."""
+    home = (site / "index.html").read_text(encoding="utf-8")
+    assert "md-source" not in home
+    assert "The source code:" not in home
+    hooks, address = load_hooks(), "https://code.example/someone/eligrad"
+    project = (ROOT / "pyproject.toml").read_text()
+    urls = f'[project.urls]\nRepository = "{address}/"\n'
+    (tmp_path / "pyproject.toml").write_text(project.replace("[project.urls]\n", urls))
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "atari.py").touch()
+    monkeypatch.setattr(hooks, "ROOT", tmp_path)
+    monkeypatch.setattr(hooks, "PACKAGES", ())
+    config = hooks.on_config({})
+    assert config == {"repo_url": address, "repo_name": "code.example/someone/eligrad"}
+
+    def shown(page: str) -> str:
+        stub = SimpleNamespace(file=SimpleNamespace(src_uri=page), meta={})
+        files = SimpleNamespace(get_file_from_path=lambda path: None)
+        return hooks.on_page_markdown(TEXTS[page], stub, config, files)
+
+    assert f"\nThe source code: <{address}>.\n" in shown("index.md")
+    assert f"[`examples/atari.py`]({address}/blob/HEAD/examples/atari.py)" in shown("examples.md")
 
 
 def test_formulas_are_mathml_in_characters_of_the_font(site):

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.markdown import ROOT
+from tests.markdown import ROOT, local_links
 
 PACKAGE = {
     str(path.relative_to(ROOT))
@@ -82,11 +83,44 @@ def test_the_sdist_is_enough_to_make_the_same_wheel(built, tmp_path):
         archive.extractall(tmp_path, filter="data")
     assert shipped - PACKAGE == {
         "README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", "PKG-INFO", ".gitignore",
+        ".ci/readme.py",
     }  # fmt: skip
     assert shipped >= PACKAGE
     source = only(tmp_path, "eligrad-*")
     say(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path, cwd=source)
     assert names(only(tmp_path, "*.whl")) == names(only(built, "*.whl"))
+
+
+def description(wheel: Path) -> str:
+    """What a package index shows."""
+    with zipfile.ZipFile(wheel) as archive:
+        (about,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        return archive.read(about).decode()
+
+
+def test_an_index_shows_no_link_that_leads_nowhere(built, tmp_path):
+    """Without the repository's address neither links nor pictures, with it all of them."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = local_links(readme)
+    assert len(links) > 5
+    shown = description(only(built, "*.whl"))
+    assert local_links(shown) == []
+    assert "*Left: on Baird's counterexample TD(λ) diverges" in shown
+    with tarfile.open(only(built, "*.tar.gz")) as archive:
+        archive.extractall(tmp_path, filter="data")
+    source = only(tmp_path, "eligrad-*")
+    project = (source / "pyproject.toml").read_text()
+    address = "https://code.example/someone/eligrad"
+    urls = f'[project.urls]\nRepository = "{address}"\n'
+    (source / "pyproject.toml").write_text(project.replace("[project.urls]\n", urls))
+    (source / "PKG-INFO").unlink()  # as in a clone
+    say(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path, cwd=source)
+    shown = description(only(tmp_path, "*.whl"))
+    assert local_links(shown) == []
+    version = tomllib.loads(project)["project"]["version"]
+    for link in links:
+        kind = "raw" if link.endswith(".png") else "blob"
+        assert f"]({address}/{kind}/v{version}/{link})" in shown
 
 
 @pytest.fixture(scope="module")
