@@ -15,6 +15,7 @@ from eligrad._base.optional import TRAIN
 from eligrad.training import train
 
 ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -56,6 +57,17 @@ def test_every_python_that_is_promised_is_tested():
     setup, run = workflow["jobs"]["test"]["steps"][1:]
     assert set(setup["with"]["python-version"].split()) == set(promised)
     assert run["run"] == ".ci/run"
+
+
+def test_the_badges_are_true():
+    badges = re.findall(r"^!\[(.*?)\]\(https://\S*/badge/(\S*)\)$", README, re.MULTILINE)
+    promised = [each.rpartition(" ")[2] for each in PROJECT["classifiers"] if ":: 3." in each]
+    license_ = PROJECT["license"]
+    assert badges == [
+        (f"Python {', '.join(promised)}", f"python-{'_%7C_'.join(promised)}-3776ab"),
+        (f"License {license_}", f"license-{license_.replace('-', '--')}-2e7d32"),
+    ]
+    assert "Apache License" in (ROOT / "LICENSE").read_text()
 
 
 def test_the_lowest_versions_are_those_of_the_bounds():
