@@ -1,4 +1,4 @@
-"""Finite problems with exact answers, to test rules and to see how they differ.
+r"""Finite problems with exact answers, to test rules and to see how they differ.
 
 Why TD diverges off-policy and gradient TD does not, in a few lines:
 
@@ -22,12 +22,13 @@ Why TD diverges off-policy and gradient TD does not, in a few lines:
 
 The conventions, which are those of the rules:
 
-- Discounts belong to transitions: gamma_{t+1} is 0 where a transition terminated. The process then
-  starts again, and the sampler keeps the terminal successor as `next_state`.
-- The ratio rho_t = pi(A_t | S_t) / b(A_t | S_t) multiplies the whole error of its step, for state
-  values: D_t = rho_t (delta_t + gamma_{t+1} lam D_{t+1}).
-- Errors are those of the *target* policy: E_b[D_t | S_t = s] = delta^lam_pi(s). Squares and updates
-  are averaged with d, the long-run distribution of the *behaviour* policy, restarts included.
+- Discounts belong to transitions: $\gamma_{t+1}$ is 0 where a transition terminated. The process
+  then starts again, and the sampler keeps the terminal successor as `next_state`.
+- The ratio $\rho_t = \pi(A_t \mid S_t) / b(A_t \mid S_t)$ multiplies the whole error of its step,
+  for state values: $D_t = \rho_t (\delta_t + \gamma_{t+1} \lambda D_{t+1})$.
+- Errors are those of the *target* policy: $\mathbb{E}_b[D_t \mid S_t = s] = \delta^\lambda_\pi(s)$.
+  Squares and updates are averaged with d, the long-run distribution of the *behaviour* policy,
+  restarts included.
 
 A problem of your own is a `FiniteMDP` and features: `LinearProblem(name, mdp, features, w_0)`.
 """

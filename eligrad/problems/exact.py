@@ -34,7 +34,7 @@ class Terms(NamedTuple):
 
 
 class ExpectedUpdate(NamedTuple):
-    """E[Delta w_t] and E[Delta theta_t] over the behaviour policy's long run, at fixed w, theta."""
+    """The means of Δw and Δθ over the behaviour policy's long run, at fixed w and θ."""
 
     w: Float[np.ndarray, " p"]
     theta: Float[np.ndarray, " k"]

@@ -74,7 +74,7 @@ class Problem:
         return exact.true_values(self.mdp)
 
     def td_errors(self, w: Float[ArrayLike, " p"], lam: float) -> Float[np.ndarray, "S"]:
-        """delta^lam_pi(s; w) of all states: the mean of the sampled TD(lam) error."""
+        """The mean TD(λ) error of each state."""
         return exact.td_errors(self.mdp, self.values(w), lam)
 
     def bellman_error(self, w: Float[ArrayLike, " p"], lam: float) -> float:

@@ -229,6 +229,7 @@ STEPS = 30_720
         ("qrc", {}),
         ("qrc", {"h_scale": 0.1, "trace_cut": "watkins"}),
         ("qrc", {"exploration_steps": 0.3 * STEPS}),
+        ("qrc", {"exploration_steps": STEPS / 3}),
         ("stream-q", {"kappa": 3.5, "exploration_steps": 0.07 * STEPS}),
         ("ppo", {"rollout": 1024, "clip": 0.1}),
         ("gradient-ppo", {"importance_sampling": True, "rule": "tdc"}),
@@ -252,6 +253,10 @@ def test_what_has_no_command():
     configuration = next(iter(made().configs.values()))["configuration"]
     for change in ({"agent": None}, {"env": None}, {"env_params": {"gravity": 5.0}}):
         assert commands(configuration | change, [0]) == []
+    settings = configuration["settings"] | {"exploration_steps": 4.0 * configuration["steps"]}
+    assert commands(configuration | {"settings": settings}, [0]) == []
+    with_info = commands(configuration | {"info": ["speed", "force"]}, [0])[0]
+    assert cli_train.parse(shlex.split(with_info)[2:]).info == ("speed", "force")
     with_limit = commands(configuration | {"max_episode_steps": 70}, [0])[0]
     assert cli_train.parse(shlex.split(with_limit)[2:]).max_episode_steps == 70
 

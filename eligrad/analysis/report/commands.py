@@ -14,14 +14,18 @@ from eligrad.agents.registry import EXPLORATION_FRACTION
 def commands(configuration: Mapping[str, Any], seeds: Sequence[int]) -> list[str]:
     """Commands that train these seeds, one for each unbroken stretch of them.
 
-    None for a custom agent or environment, or changed parameters: there is no command for them.
+    None for a custom agent or environment, changed parameters, or exploration that goes on beyond
+    the last step: there is no command for them.
     """
-    agent, env = configuration["agent"], configuration["env"]
+    agent, env, steps = (configuration[name] for name in ("agent", "env", "steps"))
     if agent not in PRESETS or env is None or configuration["env_params"]:
         return []
-    words = ["eligrad", "train", agent, env, "--steps", str(configuration["steps"])]
+    if configuration["settings"].get("exploration_steps", 0) > steps:
+        return []
+    words = ["eligrad", "train", agent, env, "--steps", str(steps)]
     if configuration["max_episode_steps"] is not None:
         words += ["--max-episode-steps", str(configuration["max_episode_steps"])]
+    words += [word for name in configuration["info"] for word in ("--info", name)]
     words += _settings(agent, configuration)
     return [
         shlex.join([*words, "--seeds", str(len(stretch)), "--seed", str(stretch[0])])
@@ -34,8 +38,9 @@ def _settings(agent: str, configuration: Mapping[str, Any]) -> list[str]:
     settings, steps = dict(configuration["settings"]), configuration["steps"]
     words = []
     if isinstance(settings.get("exploration_steps"), (int, float)):
-        fraction = settings.pop("exploration_steps") / steps
-        fraction = round(fraction, 12)  # 0.30000000000000004 was 0.3
+        explored = settings.pop("exploration_steps")
+        fraction = round(explored / steps, 12)  # 0.30000000000000004 was 0.3
+        fraction = fraction if fraction * steps == explored else explored / steps
         if fraction != EXPLORATION_FRACTION:
             words += ["--exploration-fraction", repr(fraction)]
     own = dataclasses.asdict(PRESETS[agent])
