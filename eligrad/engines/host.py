@@ -154,4 +154,5 @@ def all_rows_finite(observations: np.ndarray) -> np.ndarray:
     """Whether all numbers of each row are finite; integers are."""
     if observations.dtype.kind != "f":
         return np.ones(len(observations), bool)
-    return np.isfinite(observations.reshape(len(observations), -1)).all(axis=1)
+    rows = observations.reshape(len(observations), -1)
+    return np.logical_and.reduce(np.isfinite(rows), axis=1)
