@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from eligrad import rules
 from eligrad._base.array_checks import Number
+from eligrad._base.kernels import one_kernel
 from eligrad.agents.network import Network
 from eligrad.agents.settings import HSettings
 from eligrad.nets import Affine
@@ -126,14 +127,26 @@ def correction_share(delta: Float[Array, ""], z_w: PyTree, update_w: PyTree) -> 
     cost a third of a step.
     """
 
-    def squares(leaf: Array) -> Float[Array, ""]:
-        every = _SAMPLE if leaf.ndim and leaf.shape[0] >= 4 * _SAMPLE else 1
-        part = leaf[::every].ravel()
-        # A product, since a compiler sums in another order with more runs.
-        return jnp.dot(part, part) * (leaf.size / part.size)
+    def sample(leaf: Array) -> Array:
+        return leaf[::_SAMPLE] if leaf.ndim and leaf.shape[0] >= 4 * _SAMPLE else leaf
 
-    trace = jax.tree.map(lambda z: squares(delta * z), z_w)
-    gap = jax.tree.map(lambda z, u: squares(delta * z - u), z_w, update_w)
+    stands_for = jax.tree.map(lambda z: z.size / sample(z).size, z_w)
+    part_z, part_update = jax.tree.map(sample, z_w), jax.tree.map(sample, update_w)
+    return _norm_of_gap(delta, part_z, part_update, stands_for)
+
+
+@one_kernel
+def _norm_of_gap(
+    delta: Float[Array, ""], z_w: PyTree, update_w: PyTree, weights: PyTree
+) -> Float[Array, ""]:
+    """|δ z_w - Δw| / |δ z_w|, where the square of each leaf has a weight."""
+
+    def squares(leaf: Array, weight: Number) -> Float[Array, ""]:
+        # A product, since a compiler sums in another order with more runs.
+        return jnp.dot(leaf.ravel(), leaf.ravel()) * weight
+
+    trace = jax.tree.map(lambda z, n: squares(delta * z, n), z_w, weights)
+    gap = jax.tree.map(lambda z, u, n: squares(delta * z - u, n), z_w, update_w, weights)
     return jnp.sqrt(sum(jax.tree.leaves(gap)) / sum(jax.tree.leaves(trace)))
 
 

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from eligrad import normalize
 from eligrad._base.array_checks import Number
+from eligrad._base.kernels import one_kernel
 from eligrad.agents.protocol import Transition
 from eligrad.rules import Traces
 
@@ -36,6 +37,7 @@ def init_normalizer(observation: Shaped[Array, "..."]) -> tuple[Normalizer, Floa
     return Normalizer(stats, normalize.init_reward_scale()), seen
 
 
+@one_kernel
 def normalize_transition(
     normalizer: Normalizer, transition: Transition, gamma: Number
 ) -> tuple[Normalizer, NormalizedTransition]:

@@ -8,6 +8,7 @@ chunks of any size give the same run.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from eligrad._base.kernels import for_one_run
 from eligrad.agents.protocol import RolloutAgent, StreamingAgent, Transition
 from eligrad.engines.dispatch import split_step_key
 from eligrad.engines.episodes import Record, count_step
@@ -180,14 +182,16 @@ class Runs(DeviceEngine):
     def _advance_all(
         self, agents: Any, params: Any, state: RunState, steps: int
     ) -> tuple[RunState, Record]:
+        alone = in_turn(self._shares.sharding)
         # Two steps in a round write the parameters from one place to another and back. A single one
         # must end where it began: an accelerator then copies them, a quarter of a step's time.
-        unroll = 1 if in_turn(self._shares.sharding) else 2
-        return for_each_run(
-            lambda agent, params, state: advance(agent, self.env, params, state, steps, unroll),
-            self._shares.sharding,
-            in_place=True,
-        )(agents, params, state)
+        unroll = 1 if alone else 2
+
+        def of_one(agent: Any, params: Any, state: RunState) -> tuple[RunState, Record]:
+            with for_one_run() if alone else contextlib.nullcontext():
+                return advance(agent, self.env, params, state, steps, unroll)
+
+        return for_each_run(of_one, self._shares.sharding, in_place=True)(agents, params, state)
 
     def reset(self, env_seeds: np.ndarray) -> np.ndarray:
         """Starts new episodes, and returns their first observations; agents stay as they are."""

@@ -1,0 +1,78 @@
+"""Parts of a program that a CPU runs as one kernel each.
+
+A CPU runs a program as a list of kernels. A step of a streaming agent has hundreds of them, most
+for a few numbers, and what is cheap is computed again in each kernel that reads it:
+`lax.optimization_barrier` prevents that on GPUs only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax.experimental.xla_metadata import set_xla_metadata
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MOST_NUMBERS = 2048
+"""Of an array: the compiler gives sums over more to a library, which such a kernel cannot call."""
+
+_in_use: ContextVar[bool] = ContextVar("in_use", default=False)
+_ONE_KERNEL = {"inlineable": "false", "xla_cpu_small_call": "true"}
+
+
+def one_kernel(function: F) -> F:
+    """`function`, which within `for_one_run` becomes one kernel that keeps its results in memory.
+
+    For elementwise functions of small arrays, slices and sums; their derivatives are one kernel,
+    too. Matrix products are not accepted. Keyword-only arguments are constants. Results are the
+    same up to rounding.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    constants = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    compiled = jax.jit(function, static_argnames=constants)
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        if not (in_use() and all(jnp.size(x) <= MOST_NUMBERS for x in jax.tree.leaves(arguments))):
+            return function(*arguments, **options)
+        with set_xla_metadata(**_ONE_KERNEL):
+            return compiled(*arguments, **options)
+
+    return call  # pyright: ignore[reportReturnType]
+
+
+@contextlib.contextmanager
+def for_one_run() -> Iterator[None]:
+    """What is traced within is a program for one run on a CPU, without a batch axis."""
+    token = _in_use.set(_available())
+    try:
+        yield
+    finally:
+        _in_use.reset(token)
+
+
+def in_use() -> bool:
+    """Whether a program for one run on a CPU is being traced."""
+    return _in_use.get()
+
+
+@functools.cache
+def _available() -> bool:
+    """Whether the compiler makes such kernels."""
+
+    def probe(x: Any) -> Any:
+        return jnp.sum(jax.jit(lambda x: x - jnp.dot(x, x))(x))
+
+    with set_xla_metadata(**_ONE_KERNEL):
+        try:
+            jax.jit(jax.grad(probe)).lower(jnp.zeros(64)).compile()
+        except jax.errors.JaxRuntimeError:
+            return False
+    return True
