@@ -89,7 +89,9 @@ $(ELSEWHERE):
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# Prints tables with ratios and writes them to benchmarks/measured.json.
 bench: setup
+	$(BIN)/python -m benchmarks.step_speed
 	$(BIN)/python -m benchmarks.rules_cost
 	$(BIN)/python -m benchmarks.minatar_speed
 	$(BIN)/python -m benchmarks.streaming_engines

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.record import record
 from eligrad.envs.core import step_autoreset
 from eligrad.envs.minatar import GAMES, Game
 
@@ -109,18 +110,17 @@ def main() -> None:
 
     device = jax.devices()[0]
     print(f"jax {jax.__version__} on {device.device_kind}; the best of {options.repeats} runs")
-    print(f"{'game':14}{'copies':>8}{'steps/s':>14}{'compile':>10}{'original':>12}{'ratio':>10}")
     for game in (game() for game in GAMES if game.__name__ in options.games):
         original = measure_original(game, 10_000, options.repeats)
         for copies in options.copies:
             speed = measure(game, copies, options.total // copies, options.repeats)
-            beside = f"{'-':>12}{'-':>10}"
-            if original is not None:
-                beside = f"{original:12,.0f}{speed.steps_per_second / original:9.1f}x"
-            print(
-                f"{short(game):14}{copies:8,}{speed.steps_per_second:14,.0f}"
-                f"{speed.compile_seconds:8.1f} s{beside}",
-                flush=True,
+            record(
+                "minatar",
+                f"{short(game)}, {copies} copies, compiled in {speed.compile_seconds:.1f} s",
+                speed.steps_per_second,
+                "steps/s",
+                ratio=None if original is None else speed.steps_per_second / original,
+                to=None if original is None else f"original at {original:,.0f}",
             )
 
 

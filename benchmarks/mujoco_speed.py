@@ -6,13 +6,15 @@
 
 All numbers of a task are measured in turn, round after round, in one process, and the best round of
 each counts: what else the machine does then hits all of them alike. A round of a streaming agent and of
-the simulator is 256 steps, so that some round finds the machine free. With stable-baselines3 installed
-its PPO is measured too, with the same settings (no normalisation, as its authors' default).
+the simulator is 256 steps, so that some round finds the machine free. Where stable-baselines3 or
+SBX is installed, its PPO is measured too, with the same settings (no normalisation, its default).
 """  # noqa: E501
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import time
 from collections.abc import Callable
 
@@ -20,6 +22,7 @@ import gymnasium
 import jax
 import numpy as np
 
+from benchmarks.record import record
 from eligrad.agents import RolloutAgent, registry
 from eligrad.envs import make
 from eligrad.runs.config import Plan
@@ -64,15 +67,16 @@ def ours(agent: str, task: str, seeds: int, processes: int) -> Callable[[], int]
     return run
 
 
-def stable_baselines(task: str) -> Callable[[], int] | None:
-    """The PPO of stable-baselines3 with our number of epochs, if it is installed."""
-    try:
-        import torch  # pyright: ignore[reportMissingImports]
-        from stable_baselines3 import PPO  # pyright: ignore[reportMissingImports]
-    except ImportError:
+def others(package: str, task: str) -> Callable[[], int] | None:
+    """The PPO of stable-baselines3 or SBX with our number of epochs, if it is installed."""
+    if importlib.util.find_spec(package) is None:
+        print(f"{package} is not installed: skipped")
         return None
-    torch.set_num_threads(1)
-    model = PPO("MlpPolicy", task, n_epochs=4, device="cpu", seed=0)
+    if package == "stable_baselines3":
+        importlib.import_module("torch").set_num_threads(1)
+    model = importlib.import_module(package).PPO(
+        "MlpPolicy", task, n_epochs=4, device="cpu", seed=0
+    )
 
     def run() -> int:
         model.learn(ROLLOUT, reset_num_timesteps=False)
@@ -97,7 +101,8 @@ def main() -> None:
             if arguments.seeds > 1:
                 many = f"{agent} × {arguments.seeds}"
                 runs[many] = ours(agent, task, arguments.seeds, arguments.processes)
-        runs["sb3 ppo"] = stable_baselines(task) if "ppo" in arguments.agents else None
+        if "ppo" in arguments.agents:
+            runs |= {f"{p} ppo": others(p, task) for p in ("stable_baselines3", "sbx")}
         best = dict.fromkeys(runs, 0.0)
         for warm in range(arguments.rounds + 1):
             for name, run in runs.items():
@@ -106,8 +111,10 @@ def main() -> None:
                 began = time.perf_counter()
                 rate = run() / (time.perf_counter() - began)
                 best[name] = max(best[name], rate if warm else 0.0)
-        shown = (f"{n} {r:,.0f} ({r / best['bare']:.2f})" for n, r in best.items() if r)
-        print(f"{task}: {'  '.join(shown)}", flush=True)
+        for name, rate in best.items():
+            if rate:
+                ratio = rate / best["bare"]
+                record(task, name, rate, "steps/s", ratio=ratio, to="bare simulator")
 
 
 if __name__ == "__main__":

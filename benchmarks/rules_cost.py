@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.record import record
 from eligrad import rules
 from eligrad.nets import tanh_mlp
 
@@ -46,33 +47,39 @@ def minibatch_gradient(name: str) -> Any:
     return jax.jit(jax.grad(loss))
 
 
-def main() -> None:
+def minibatch(sequences: int, steps: int) -> tuple[Any, ...]:
+    """Parameters of v and h, and sequences of random transitions."""
     keys = jax.random.split(jax.random.key(0), 2)
     params = tuple(tanh_mlp(OBSERVATION, 1, output_gain=1.0, key=key) for key in keys)
     rng = np.random.default_rng(0)
-    batch = (
-        rng.normal(size=(SEQUENCES, STEPS + 1, OBSERVATION)).astype(np.float32),
-        rng.normal(size=(SEQUENCES, STEPS)).astype(np.float32),
-        np.where(rng.random((SEQUENCES, STEPS)) < 0.02, 0, 0.99).astype(np.float32),
-        rng.random((SEQUENCES, STEPS)) < 0.02,
+    return (
+        params,
+        rng.normal(size=(sequences, steps + 1, OBSERVATION)).astype(np.float32),
+        rng.normal(size=(sequences, steps)).astype(np.float32),
+        np.where(rng.random((sequences, steps)) < 0.02, 0, 0.99).astype(np.float32),
+        rng.random((sequences, steps)) < 0.02,
     )
+
+
+def main() -> None:
+    batch = minibatch(SEQUENCES, STEPS)
     functions = {name: minibatch_gradient(name) for name in rules.names()}
     for function in functions.values():
-        jax.block_until_ready(function(params, *batch))
+        jax.block_until_ready(function(*batch))
     times: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(ROUNDS):
         for name, function in functions.items():
             began = time.perf_counter()
-            jax.block_until_ready([function(params, *batch) for _ in range(CALLS)])
+            jax.block_until_ready([function(*batch) for _ in range(CALLS)])
             times[name].append((time.perf_counter() - began) / CALLS)
     base = statistics.median(times["td"])
     print(
         f"{SEQUENCES} × {STEPS} transitions, {jax.devices()[0].device_kind}, jax {jax.__version__}"
     )
-    print(f"{'rule':<10}{'µs':>8}{'ratio to TD(λ)':>18}")
     for name, seconds in times.items():
         middle = statistics.median(seconds)
-        print(f"{rules.get(name).title:<10}{1e6 * middle:>8.0f}{middle / base:>18.2f}")
+        title = rules.get(name).title
+        record("rules", title, 1e6 * middle, "µs", ratio=middle / base, to="TD(λ)")
     print("goal: TDRC(λ) at most 2.2")
 
 
