@@ -137,7 +137,8 @@ def _run_to_the_end(prepare: Callable[Arguments, Session]) -> Callable[Arguments
 
 
 train = _run_to_the_end(prepare)
-"""`prepare`, and then training to the end; takes the same arguments and returns the `Result`."""
+"""Trains to the end, and returns the `Result`; takes the arguments of `prepare`:
+`train("qrc", "MinAtar/Breakout-v1", steps=1e6, seeds=8, out="runs/breakout", lam=0.9)`."""
 
 
 def resume(
