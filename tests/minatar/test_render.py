@@ -14,9 +14,8 @@ import seaborn
 from PIL import Image
 
 from eligrad.envs.animation import save_gif, save_mp4
-from eligrad.envs.minatar import GAMES, Breakout
-from eligrad.envs.minatar import render as rendering
-from eligrad.envs.minatar.render import contact_sheet, palette, render
+from eligrad.envs.minatar import GAMES
+from eligrad.envs.minatar.render import palette, render
 
 
 @pytest.mark.parametrize("channels", range(1, 13))
@@ -137,13 +136,3 @@ def test_mp4_goes_through_ffmpeg(tmp_path, monkeypatch):
     assert calls["size"] == (20, 40)
     assert (calls["fps"], calls["macro_block_size"], calls["closed"]) == (30.0, 2, True)
     np.testing.assert_array_equal(np.stack(calls["frames"]), frames)
-
-
-def test_contact_sheet_shows_the_games(tmp_path, monkeypatch):
-    # One game is enough to see that its own frames are drawn; all five take long to compile.
-    monkeypatch.setattr(rendering, "GAMES", (Breakout,))
-    contact_sheet(tmp_path / "sheet.png", length=2)
-    with Image.open(tmp_path / "sheet.png") as image:
-        pixels = np.asarray(image.convert("RGB")).reshape(-1, 3)
-    for colour in palette(4):
-        assert np.mean(np.all(pixels == colour, axis=1)) > 1e-3, colour
