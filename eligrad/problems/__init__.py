@@ -40,9 +40,8 @@ from collections.abc import Callable
 from eligrad._base import array_checks as check
 from eligrad.problems.certificates import Stability, stability
 from eligrad.problems.classic import baird, boyan_chain, random_mdp, random_walk
-from eligrad.problems.exact import ExpectedUpdate
 from eligrad.problems.mdp import FiniteMDP
-from eligrad.problems.problem import LinearProblem, Problem
+from eligrad.problems.problem import ExpectedUpdate, LinearProblem, Problem
 from eligrad.problems.sampler import Transition, initial_state, sample, step
 from eligrad.problems.spiral import SpiralProblem, spiral
 

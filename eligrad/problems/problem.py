@@ -1,18 +1,45 @@
-"""A finite problem with a value function: observations, and exact errors of estimates."""
+"""A finite problem with a value function: observations, and exact errors of estimates.
+
+The exact answers are linear algebra in float64. With D = diag(d), d the behaviour policy's long-run
+distribution, and with P_gamma and r_pi under the *target* policy (so that importance ratios are
+already averaged out):
+
+    delta^lam_pi = (I - lam P_gamma)^-1 (r_pi + P_gamma v - v)    = E_b[D_t | S_t = s]
+    D_t          = rho_t (delta_t + gamma_{t+1} lam D_{t+1})        the sampled error
+
+Everything below follows from these errors and their gradient.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from eligrad import rules
-from eligrad.problems import exact
 from eligrad.problems.mdp import FiniteMDP
 from eligrad.rules import Regularize, Rule
+
+
+class Terms(NamedTuple):
+    """A rule's Δw = error · D ∇V + correction · H ∇V + gradient · H ∇D."""
+
+    error: float
+    correction: float
+    gradient: float
+
+
+class ExpectedUpdate(NamedTuple):
+    """The means of Δw and Δθ over the behaviour policy's long run, at fixed w and θ."""
+
+    w: Float[np.ndarray, " p"]
+    theta: Float[np.ndarray, " k"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -70,16 +97,18 @@ class Problem:
 
     @functools.cached_property
     def true_values(self) -> Float[np.ndarray, "S"]:
-        """v_pi of all states."""
-        return exact.true_values(self.mdp)
+        """v_pi of all states, the solution of v = r_pi + P_gamma v."""
+        return _discounted_sum(self.mdp, self.mdp.expected_rewards, 1.0)
 
     def td_errors(self, w: Float[ArrayLike, " p"], lam: float) -> Float[np.ndarray, "S"]:
         """The mean TD(λ) error of each state."""
-        return exact.td_errors(self.mdp, self.values(w), lam)
+        mdp, values = self.mdp, self.values(w)
+        one_step = mdp.expected_rewards + mdp.discounted_transitions @ values - values
+        return _discounted_sum(mdp, one_step, lam)
 
     def bellman_error(self, w: Float[ArrayLike, " p"], lam: float) -> float:
-        """BE(w, lam), weighted by where the behaviour policy is."""
-        return exact.bellman_error(self.mdp, self.values(w), lam)
+        r"""The Bellman error $\sum_s d(s) \, \delta^\lambda_\pi(s)^2$."""
+        return float(self.mdp.weighting @ self.td_errors(w, lam) ** 2)
 
     def projected_bellman_error(
         self,
@@ -87,10 +116,14 @@ class Problem:
         lam: float,
         h_features: Float[np.ndarray, "S k_h"] | None = None,
     ) -> float:
-        """PBE(w, lam), for h linear in `h_features` (default: in the observations)."""
-        return exact.projected_bellman_error(
-            self.mdp, self.values(w), lam, self._h_features(h_features)
-        )
+        r"""The projected Bellman error $\max_h \sum_s d(s) (2 \delta^\lambda_\pi(s) h(s) - h(s)^2)$.
+
+        h is linear in `h_features`, by default the observations. With tabular features it is the
+        Bellman error.
+        """
+        # The best h is the projection of the errors, which makes the maximum its squared norm.
+        h_values = self._h_features(h_features) @ self.best_theta(w, lam, h_features)
+        return float(self.mdp.weighting @ h_values**2)
 
     def best_theta(
         self,
@@ -98,12 +131,17 @@ class Problem:
         lam: float,
         h_features: Float[np.ndarray, "S k_h"] | None = None,
     ) -> Float[np.ndarray, " k_h"]:
-        """The theta that attains `projected_bellman_error`: where theta settles at this w."""
-        return exact.best_theta(self.mdp, self.values(w), lam, self._h_features(h_features))
+        """The theta that attains `projected_bellman_error`: where theta settles at this w.
+
+        The smallest where there are many.
+        """
+        root = np.sqrt(self.mdp.weighting)
+        features = root[:, None] * self._h_features(h_features)
+        return np.linalg.lstsq(features, root * self.td_errors(w, lam), rcond=None)[0]
 
     def value_error(self, w: Float[ArrayLike, " p"]) -> float:
-        """VE(w), the weighted mean square of v(s; w) - v_pi(s)."""
-        return exact.value_error(self.mdp, self.values(w))
+        r"""The value error $\sum_s d(s) (v(s; w) - v_\pi(s))^2$."""
+        return float(self.mdp.weighting @ (self.values(w) - self.true_values) ** 2)
 
     def expected_update(
         self,
@@ -115,8 +153,15 @@ class Problem:
         h_features: Float[np.ndarray, "S k_h"] | None = None,
         *,
         regularize: Regularize = "parameters",
-    ) -> exact.ExpectedUpdate:
-        """Returns the mean update of a rule at fixed w and theta.
+    ) -> ExpectedUpdate:
+        """Returns the mean update of a rule at fixed w and theta, in either view.
+
+        With H = h_features @ theta, and V and delta as above, all by state:
+
+            w:      the rule's own combination of E_d[delta grad V], E_d[H grad V],
+                    E_d[H grad delta]
+            theta:  E_d[(delta - H) grad H], less beta theta for "parameters" and "head" (all of a
+                    linear h is its head), or beta E_d[H grad H] for "output"; 0 without h
 
         Args:
             rule: a rule or its name, as in `eligrad.rules`.
@@ -127,18 +172,21 @@ class Problem:
             h_features: what h is linear in; by default the observations.
             regularize: what beta acts on. A linear h is all head: "head" is "parameters".
         """
+        rule = rules.get(rule) if isinstance(rule, str) else rule
         features = self._h_features(h_features)
-        return exact.expected_update(
-            self.mdp,
-            rules.get(rule) if isinstance(rule, str) else rule,
-            values=self.values(w),
-            gradients=self.gradients(w),
-            theta=as_vector("theta", theta, features.shape[1]),
-            h_features=features,
-            lam=lam,
-            beta=beta,
-            regularize=regularize,
-        )
+        theta = as_vector("theta", theta, features.shape[1])
+        shrinkage = np.asarray(rule.resolve_beta(beta, regularize), np.float64)
+        error, correction, gradient = terms(rule)
+        weighting, errors, gradients = self.mdp.weighting, self.td_errors(w, lam), self.gradients(w)
+        h_values = features @ theta
+        delta_w = gradients.T @ (weighting * (error * errors + correction * h_values))
+        grad_delta = _td_error_gradients(self.mdp, gradients, lam)
+        delta_w += gradient * grad_delta.T @ (weighting * h_values)
+        if not rule.has_auxiliary:
+            return ExpectedUpdate(delta_w, np.zeros_like(theta))
+        shrunk = features.T @ (weighting * h_values) if regularize == "output" else theta
+        delta_theta = features.T @ (weighting * (errors - h_values)) - shrinkage * shrunk
+        return ExpectedUpdate(delta_w, delta_theta)
 
     def joint_system(
         self, rule: Rule, lam: float, beta: float, regularize: Regularize, h_step_ratio: float
@@ -194,12 +242,16 @@ class LinearProblem(Problem):
 
     def td_system(self, lam: float) -> tuple[Float[np.ndarray, "p p"], Float[np.ndarray, " p"]]:
         """A_lam and b_lam of the expected TD(lam) update b_lam - A_lam w."""
-        return exact.td_system(self.mdp, self.features, lam)
+        weighted = self.features.T * self.mdp.weighting
+        matrix = -weighted @ _td_error_gradients(self.mdp, self.features, lam)
+        return matrix, weighted @ _discounted_sum(self.mdp, self.mdp.expected_rewards, lam)
 
     def joint_system(
         self, rule: Rule, lam: float, beta: float, regularize: Regularize, h_step_ratio: float
     ) -> Float[np.ndarray, "n n"]:
         """The matrix M of the mean motion of (w, theta), in the directions that change v or h.
+
+        In orthonormal coordinates; of w alone for a rule without h.
 
         Args:
             rule: the rule that learns.
@@ -208,20 +260,38 @@ class LinearProblem(Problem):
             regularize: what beta acts on.
             h_step_ratio: the step size of h over that of v.
         """
-        return exact.joint_system(
-            self.mdp,
-            rule,
-            gradients=self.features,
-            h_features=self.features,
-            lam=lam,
-            beta=beta,
-            regularize=regularize,
-            h_step_ratio=h_step_ratio,
+        error, correction, gradient = terms(rule)
+        x = self.features @ scipy.linalg.orth(self.features.T)
+        grad_delta = _td_error_gradients(self.mdp, x, lam)
+        weighting = self.mdp.weighting[:, None]
+        theta_by_w = x.T @ (weighting * grad_delta)
+        if not rule.has_auxiliary:
+            return error * theta_by_w
+        covariance = x.T @ (weighting * x)
+        shrunk = covariance if regularize == "output" else np.eye(len(covariance))
+        w_by_theta = (correction * x + gradient * grad_delta).T @ (weighting * x)
+        theta_by_theta = -covariance - beta * shrunk
+        return np.block(
+            [
+                [error * theta_by_w, w_by_theta],
+                [h_step_ratio * theta_by_w, h_step_ratio * theta_by_theta],
+            ]
         )
 
     def td_fixed_point(self, lam: float) -> Float[np.ndarray, " p"]:
         """A_lam^-1 b_lam, where TD(lam) stands still; the smallest one where there are many."""
-        return exact.td_fixed_point(self.mdp, self.features, lam)
+        matrix, vector = self.td_system(lam)
+        # Zero is judged by the size of the features: A_lam may be singular through and through.
+        scale = float(self.mdp.weighting @ np.sum(self.features**2, axis=1))
+        w = scipy.linalg.pinv(matrix, atol=1e-12 * scale, rtol=0.0) @ vector
+        residual = float(np.max(np.abs(matrix @ w - vector)))
+        if residual > 1e-8 * max(1.0, float(np.max(np.abs(vector)))):
+            raise ValueError(
+                f"TD({lam}) has no fixed point with these features: A_lam is singular and b_lam "
+                f"lies outside its range (residual {residual:.2g}); try another lam or other "
+                "features"
+            )
+        return w
 
 
 def as_vector(name: str, value: Float[ArrayLike, "..."], size: int) -> Float[np.ndarray, " size"]:
@@ -237,3 +307,43 @@ def _check_rows(name: str, array: Float[np.ndarray, "..."], mdp: FiniteMDP) -> N
         raise ValueError(
             f"{name} has shape {array.shape}; ({mdp.num_states}, k) is accepted, a row per state"
         )
+
+
+@functools.cache
+def terms(rule: Rule) -> Terms:
+    """What a rule's Δw is made of, read off its own forward formula.
+
+    TD(λ) is (1, 0, 0), GTD2(λ) is (0, 0, -1), TDC(λ) and TDRC(λ) are (1, -1, -1). An update of this
+    form is linear in D and ∇D, which alone are sampled: its mean is the update of their means.
+    """
+    units = np.array([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]])
+    others = np.random.default_rng(0).normal(size=(8, 4))
+    d, h, grad_v, grad_d = np.concatenate([units, others]).T
+    with jax.ensure_compile_time_eval(), jax.enable_x64(True):
+        h_tm1 = jnp.asarray(h) if rule.has_auxiliary else None
+        updates = jax.vmap(rule.forward)(
+            jnp.asarray(d), h_tm1, jnp.asarray(grad_v), jnp.asarray(grad_d)
+        )
+    found = Terms(*(float(update) for update in updates[:3]))
+    if not np.allclose(np.asarray(updates), np.dot(found, [d * grad_v, h * grad_v, h * grad_d])):
+        raise ValueError(
+            f"the forward update of rule {rule.name!r} is no sum of D ∇V, H ∇V and H ∇D; only such "
+            "a rule has a mean update in closed form"
+        )
+    return found
+
+
+def _td_error_gradients(
+    mdp: FiniteMDP, gradients: Float[np.ndarray, "S p"], lam: float
+) -> Float[np.ndarray, "S p"]:
+    """The gradient by w of the TD(lam) errors; the reward has none."""
+    return _discounted_sum(mdp, mdp.discounted_transitions @ gradients - gradients, lam)
+
+
+def _discounted_sum(
+    mdp: FiniteMDP, rows: Float[np.ndarray, "S *rest"], lam: float
+) -> Float[np.ndarray, "S *rest"]:
+    """(I - lam P_gamma)^-1 rows: what `rows` adds up to along the target policy's way."""
+    if not 0 <= lam <= 1:
+        raise ValueError(f"lam is {lam}; a number in [0, 1] is accepted")
+    return np.linalg.solve(np.eye(mdp.num_states) - lam * mdp.discounted_transitions, rows)

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from eligrad.problems import exact
 from eligrad.problems.mdp import FiniteMDP
 from eligrad.problems.problem import Problem, as_vector
 from eligrad.rules import Regularize, Rule
@@ -66,9 +65,9 @@ class SpiralProblem(Problem):
         """
         del h_step_ratio
         w = np.zeros(1)
-        theta = exact.settled_theta(
-            self.mdp, self.values(w), lam, self.observations, beta, regularize
-        )
+        # Where the mean update of theta is 0: the best theta, shrunk. C = E_d[x x^T] is I / 3.
+        shrinkage = beta if regularize == "output" else 3 * beta
+        theta = self.best_theta(w, lam) / (1 + shrinkage)
         drift = self.expected_update(rule, w, theta, lam, beta, regularize=regularize).w
         return _GROWTH * drift[:, None]  # |v| is proportional to exp(_GROWTH w)
 
