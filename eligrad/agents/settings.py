@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, get_args
 
 from eligrad import optim, rules
 from eligrad._base import checks as check
@@ -22,29 +22,32 @@ H = Literal["network", "features"]
 """What h is."""
 
 
-@runtime_checkable
-class HSettings(Protocol):
+@dataclasses.dataclass(frozen=True)
+class HSettings:
     """The settings of h, of a streaming agent or of Gradient PPO."""
 
-    @property
-    def rule(self) -> str:
-        """The name of the rule."""
-        ...
+    beta: Leaf = 1.0
+    """Regularisation of h; only a rule that has one, such as tdrc, uses it."""
+    rule: str = dataclasses.field(default="tdrc", metadata=STATIC)
+    """How the values move: td, gtd2, tdc or tdrc."""
+    regularize: rules.Regularize = dataclasses.field(default="parameters", metadata=STATIC)
+    """What β acts on: all parameters of h (as in the paper), those of its head, or its output."""
+    h: H = dataclasses.field(default="network", metadata=STATIC)
+    """What h is: a separate network (as in the paper), or linear in the features of the values."""
 
-    @property
-    def beta(self) -> Leaf:
-        """Regularisation of h."""
-        ...
 
-    @property
-    def regularize(self) -> rules.Regularize:
-        """What β acts on."""
-        ...
+@dataclasses.dataclass(frozen=True)
+class StreamingConfig:
+    """The settings that all streaming agents have, beside those of h."""
 
-    @property
-    def h(self) -> H:
-        """What h is."""
-        ...
+    lam: Leaf = 0.8
+    """Trace parameter λ, in [0, 1]."""
+    gamma: Leaf = 0.99
+    """Discount."""
+    h_scale: Leaf = 1.0
+    """Step size of h, as a multiple of that of the values."""
+    sparsity: Leaf = 0.9
+    """Share of each unit's incoming weights that start at 0."""
 
 
 def check_h(settings: HSettings) -> None:
@@ -62,21 +65,11 @@ def check_h(settings: HSettings) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class QLambdaConfig:
+class QLambdaConfig(HSettings, StreamingConfig):
     """Settings; all numbers are pytree leaves, so that a `vmap` can run over them."""
 
-    lam: Leaf = 0.8
-    """Trace parameter λ, in [0, 1]."""
-    gamma: Leaf = 0.99
-    """Discount."""
     step_size: Leaf = 1e-4
     """Step size of the value parameters w."""
-    h_scale: Leaf = 1.0
-    """Step size of the auxiliary parameters θ, as a multiple of `step_size`."""
-    beta: Leaf = 1.0
-    """Regularisation of h; only a rule that has one, such as tdrc, uses it."""
-    sparsity: Leaf = 0.9
-    """Share of each unit's incoming weights that start at 0."""
     epsilon_start: Leaf = 1.0
     """Exploration at the first step."""
     epsilon_end: Leaf = 0.01
@@ -87,12 +80,6 @@ class QLambdaConfig:
     """κ of ObGD: a larger one makes smaller steps; no other optimiser uses it."""
     optimizer: str = dataclasses.field(default="sgd", metadata=STATIC)
     """How w and θ are moved: sgd, adam, rmsprop, obgd, adaptive-obgd or trace-adam."""
-    rule: str = dataclasses.field(default="tdrc", metadata=STATIC)
-    """How parameters move: td, gtd2, tdc or tdrc."""
-    regularize: rules.Regularize = dataclasses.field(default="parameters", metadata=STATIC)
-    """What β acts on: all parameters of h (as in the paper), those of its head, or its output."""
-    h: H = dataclasses.field(default="network", metadata=STATIC)
-    """What h is: a separate network (as in the paper), or linear in the features of q's network."""
     target: Target = dataclasses.field(default="max", metadata=STATIC)
     """What is bootstrapped from: max, sarsa or expected."""
     trace_cut: rules.TraceCut = dataclasses.field(default="after", metadata=STATIC)
@@ -112,38 +99,26 @@ class QLambdaConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class StreamACConfig:
+class StreamACConfig(HSettings, StreamingConfig):
     """Settings; all numbers are pytree leaves, so that a `vmap` can run over them."""
 
-    lam: Leaf = 0.8
-    """Trace parameter λ of actor and critic, in [0, 1]."""
-    gamma: Leaf = 0.99
-    """Discount."""
+    beta: Leaf = 0.0
+    """Regularisation of h; only a rule that has one, such as tdrc, uses it."""
+    rule: str = dataclasses.field(default="td", metadata=STATIC)
+    """How the critic moves: td, gtd2, tdc or tdrc."""
     actor_step_size: Leaf = 1.0
     """ObGD's step size for the policy, before it is bounded."""
     critic_step_size: Leaf = 1.0
     """ObGD's step size for the value function, before it is bounded."""
-    h_scale: Leaf = 1.0
-    """Step size of h, as a multiple of `critic_step_size`."""
     actor_kappa: Leaf = 3.0
     """How cautious ObGD is with the policy."""
     critic_kappa: Leaf = 2.0
     """How cautious ObGD is with the value function and h."""
     entropy_bonus: Leaf = 0.01
     """Weight τ of the policy's entropy."""
-    beta: Leaf = 0.0
-    """Regularisation of h; only a rule that has one, such as tdrc, uses it."""
-    sparsity: Leaf = 0.9
-    """Share of each unit's incoming weights that start at 0."""
-    rule: str = dataclasses.field(default="td", metadata=STATIC)
-    """How the critic moves: td, gtd2, tdc or tdrc."""
-    regularize: rules.Regularize = dataclasses.field(default="parameters", metadata=STATIC)
-    """What β acts on: all parameters of h, those of its head, or its output."""
-    h: H = dataclasses.field(default="network", metadata=STATIC)
-    """What h is: a network of its own, or linear in the features of the critic."""
 
     def check(self) -> None:
-        """Refuses settings that make no sense, by name. Traced numbers pass unseen."""
+        """Raises ValueError for a bad setting, by its name. Traced numbers are not checked."""
         for name in ("lam", "gamma", "sparsity"):
             check.within(name, getattr(self, name), 0.0, 1.0)
         for name in ("actor_step_size", "critic_step_size", "h_scale", "entropy_bonus", "beta"):
@@ -223,25 +198,17 @@ class PPOConfig(ActorCriticConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class GradientPPOConfig(ActorCriticConfig):
+class GradientPPOConfig(HSettings, ActorCriticConfig):
     """The settings of Gradient PPO."""
 
     critic_step_size: Leaf = 3e-3
     """Adam's step size for the value function."""
     h_step_size: Leaf = 3e-3
     """Adam's step size for h."""
-    beta: Leaf = 1.0
-    """Regularisation of h; only a rule that has one, such as tdrc, uses it."""
     minibatch_size: int = dataclasses.field(default=256, metadata=STATIC)
     """Transitions in a minibatch, a multiple of `sequence`."""
     sequence: int = dataclasses.field(default=32, metadata=STATIC)
     """Transitions along which a TD(λ) error looks ahead."""
-    rule: str = dataclasses.field(default="tdrc", metadata=STATIC)
-    """How the critic moves: td, gtd2, tdc or tdrc."""
-    regularize: rules.Regularize = dataclasses.field(default="parameters", metadata=STATIC)
-    """What β acts on: all parameters of h (as in the paper), those of its head, or its output."""
-    h: H = dataclasses.field(default="network", metadata=STATIC)
-    """What h is: a separate network (as in the paper), or linear in the features of the critic."""
     advantage: Literal["fresh", "stale"] = dataclasses.field(default="fresh", metadata=STATIC)
     """Where the policy's advantage comes from: TD(λ) errors of the minibatch (fresh), or of the
     whole rollout, computed once (stale)."""
