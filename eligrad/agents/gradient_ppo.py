@@ -12,7 +12,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
 from eligrad import rules
@@ -35,11 +34,6 @@ class GradientPPO(ActorCritic):
     @property
     def _rule(self) -> rules.Rule:
         return rules.get(self.config.rule)
-
-    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
-        """Refuses networks that do not fit."""
-        super().check_spaces(observation_space, action_space)
-        auxiliary.check_network(self.config, self.critic)
 
     def _init_networks(self, key: PRNGKeyArray, observation: Array) -> Networks:
         networks = super()._init_networks(key, observation)
@@ -125,17 +119,6 @@ class GradientPPO(ActorCritic):
             "h_td_error_correlation": jnp.corrcoef(h.ravel(), error.ravel())[0, 1],
             "correction_share": norm(gap) / norm(semi),
         }
-
-    def remarks(self, columns: dict[str, np.ndarray]) -> list[str]:
-        """Says so where the correction is inactive at the end of a run."""
-        return auxiliary.remarks(self.config, columns)
-
-    def _h_along(self, networks: Networks, seen: Array) -> Float[Array, " time"] | None:
-        """h of normalised observations; None for an agent without h."""
-        if networks.auxiliary is None:
-            return None
-        h = over_batch(auxiliary.whole(self.config, self.critic), 1)
-        return h((networks.critic, networks.auxiliary), seen)[:, 0]
 
     def _h(
         self, theta: PyTree, observation: Array, features: Array | None

@@ -291,15 +291,6 @@ def check_policy(policy: Any, observation_space: Space, action_space: Space) -> 
     check_network("policy.network", policy.network, observation_space, outputs, of_what)
 
 
-def networks_of(network: Any, critic: Callable[[], Network]) -> tuple[Network | None, Network]:
-    """The networks of policy and critic: the pair that a user gave, or None and a default."""
-    if network is None:
-        return None, critic()
-    if not isinstance(network, tuple) or len(network) != 2:
-        raise ValueError(f"network is {network!r}; a pair (policy, critic) is accepted")
-    return network
-
-
 def over_batch(function: Callable[..., Any], axes: int) -> Callable[..., Any]:
     """`function(params, observation)` over that many leading axes of the observation."""
     for _ in range(axes):

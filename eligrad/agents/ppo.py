@@ -8,7 +8,6 @@ functions of a state, which is one pytree. `gradient_ppo.py` is this agent with 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -18,18 +17,11 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from eligrad import normalize, rules
-from eligrad.agents.fit import check_network
 from eligrad.agents.network import Network, ppo_network
-from eligrad.agents.policies import Policy, check_policy, make_policy, networks_of, over_batch
-from eligrad.agents.protocol import (
-    DIVERGED,
-    Inspection,
-    Metrics,
-    Rollout,
-    RolloutAgent,
-    Transition,
-)
-from eligrad.agents.settings import STATIC, ActorCriticConfig, PPOConfig
+from eligrad.agents.policies import over_batch
+from eligrad.agents.policy_agent import PolicyAgent
+from eligrad.agents.protocol import DIVERGED, Metrics, Rollout, RolloutAgent, Transition
+from eligrad.agents.settings import ActorCriticConfig, PPOConfig
 from eligrad.agents.streaming import NormalizedTransition, Normalizer
 
 jax.tree_util.register_dataclass(ActorCriticConfig)
@@ -73,32 +65,17 @@ class Batch(NamedTuple):
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class ActorCritic(RolloutAgent):
+class ActorCritic(PolicyAgent, RolloutAgent):
     """The agent without the critic's loss: pure `init`, `act`, `normalize` and `learn`."""
 
     progress_metrics = ("approximate_kl", "explained_variance")
+    observation_clip, reward_clip = OBSERVATION_CLIP, REWARD_CLIP
 
     config: ActorCriticConfig
-    policy: Policy = dataclasses.field(metadata=STATIC)
-    critic: Network = dataclasses.field(metadata=STATIC)
-    """State values, as a vector of one entry."""
 
-    @classmethod
-    def make(
-        cls, config: Any, observation_space: Any, action_space: Any, network: Any = None
-    ) -> ActorCritic:
-        """The agent for an environment's spaces; see `registry.register`.
-
-        Args:
-            config: the settings.
-            observation_space: of the environment.
-            action_space: of the environment.
-            network: a pair of your own, (policy, critic), or None.
-        """
-        make = functools.partial(ppo_network, tuple(observation_space.shape))
-        policy, critic = networks_of(network, lambda: make(1, output_gain=1.0))
-        small = functools.partial(make, output_gain=0.01)
-        return cls(config, make_policy(action_space, policy, small), critic)
+    @staticmethod
+    def _default_network(shape: tuple[int, ...], values: int, output_gain: float) -> Network:
+        return ppo_network(shape, values, output_gain)
 
     def init(self, key: PRNGKeyArray, observation: Shaped[Array, "envs ..."]) -> PPOState:
         """The state at the first observations, before the first action."""
@@ -129,28 +106,15 @@ class ActorCritic(RolloutAgent):
         """The policy's parameters."""
         return state.networks.actor
 
+    def _value_params(self, state: PPOState) -> tuple[PyTree, PyTree]:
+        return state.networks.critic, state.networks.auxiliary
+
     def act(
         self, actor: PyTree, observation: Float[Array, "envs ..."], noise: Float[Array, "envs ..."]
     ) -> tuple[Array, Array]:
         """Actions for all environments: as the policy samples them, as environments take them."""
         action = over_batch(self.policy, 1)(actor, observation).sample(noise)
         return action, self.policy.to_environment(action)
-
-    def greedy_action(self, state: PPOState, observation: Shaped[Array, "..."]) -> Array:
-        """The most likely action in one raw observation, without changing the statistics."""
-        return self.policy.to_environment(self._policy_in(state, observation).mode())
-
-    def sampled_action(
-        self, state: PPOState, observation: Shaped[Array, "..."], key: PRNGKeyArray
-    ) -> Array:
-        """An action as in training, in one raw observation, without changing the statistics."""
-        noise = self.policy.noise(key, ())
-        return self.policy.to_environment(self._policy_in(state, observation).sample(noise))
-
-    def _policy_in(self, state: PPOState, observation: Shaped[Array, "..."]) -> Any:
-        stats = state.normalizer.observations
-        seen = normalize.normalize(stats, observation, clip=OBSERVATION_CLIP)
-        return self.policy(state.networks.actor, seen)
 
     def normalize(
         self, normalizer: Normalizer, transition: Transition
@@ -183,38 +147,6 @@ class ActorCritic(RolloutAgent):
         wild = ~(metrics["lambda_error"] <= DIVERGED)
         # A policy can be NaN while its critic is finite.
         return wild | np.isnan(metrics["approximate_kl"])
-
-    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
-        """Refuses networks that do not fit."""
-        check_policy(self.policy, observation_space, action_space)
-        check_network("critic", self.critic, observation_space, 1, "the value of a state")
-
-    def inspect(self, state: PPOState, observations: Any, actions: Any, rewards: Any) -> Inspection:
-        """State values and h along an episode."""
-        del actions
-
-        @jax.jit
-        def along(networks: Networks, observations: Array) -> tuple[Array, Array | None]:
-            stats = state.normalizer.observations
-            seen = normalize.normalize(stats, observations, clip=OBSERVATION_CLIP)
-            return self._values(networks.critic, seen, axes=1), self._h_along(networks, seen)
-
-        values, h = jax.tree.map(
-            lambda x: np.asarray(x, np.float64), along(state.networks, jnp.asarray(observations))
-        )
-        scaled = normalize.scale_reward(state.normalizer.rewards, jnp.asarray(rewards, jnp.float32))
-        return Inspection(
-            values=values[:-1],
-            next_values=values[1:],
-            h=None if h is None else h[:-1],
-            rewards=np.clip(np.asarray(scaled, np.float64), -REWARD_CLIP, REWARD_CLIP),
-            discount=float(np.asarray(self.config.gamma)),
-            of_actions=False,
-        )
-
-    def _h_along(self, networks: Networks, seen: Array) -> Float[Array, " time"] | None:
-        """h of normalised observations; None for an agent without h."""
-        del networks, seen
 
     def learn(
         self, state: PPOState, rollout: Rollout, key: PRNGKeyArray

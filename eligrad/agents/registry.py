@@ -260,7 +260,7 @@ def _register_all() -> None:
         ("stream-ac", "Stream AC(λ)", StreamACConfig()),
         ("gradient-ac", "Gradient AC(λ)", gradient_ac),
     ):
-        register(name, title=title, config=config, build="eligrad.agents.stream_ac:make_stream_ac")
+        register(name, title=title, config=config, build="eligrad.agents.stream_ac:StreamAC.make")
     register("ppo", title="PPO", config=PPOConfig(), build="eligrad.agents.ppo:PPO.make")
     register(
         "gradient-ppo",

@@ -8,7 +8,6 @@ Gradient AC(λ), whose critic has an h beside it. `registry.py` names them.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -17,22 +16,14 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
-from eligrad import normalize, optim, rules
+from eligrad import optim, rules
 from eligrad._base.array_checks import Number
-from eligrad.agents import auxiliary
 from eligrad.agents.critic import Critic, columns, follow
-from eligrad.agents.fit import check_network
 from eligrad.agents.network import Network, default_network
-from eligrad.agents.policies import (
-    Policy,
-    SoftplusGaussianPolicy,
-    check_policy,
-    make_policy,
-    networks_of,
-    over_batch,
-)
-from eligrad.agents.protocol import Inspection, Metrics, StreamingAgent, Transition
-from eligrad.agents.settings import STATIC, StreamACConfig
+from eligrad.agents.policies import SoftplusGaussianPolicy
+from eligrad.agents.policy_agent import PolicyAgent
+from eligrad.agents.protocol import Metrics, StreamingAgent, Transition
+from eligrad.agents.settings import StreamACConfig
 from eligrad.agents.streaming import (
     Normalizer,
     emptied,
@@ -64,15 +55,25 @@ class StreamACState(NamedTuple):
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class StreamAC(StreamingAgent):
+class StreamAC(PolicyAgent, StreamingAgent):
     """The agent: pure `init`, `act` and `update` over `StreamACState`."""
 
     progress_metrics = ("entropy",)
+    gaussian = SoftplusGaussianPolicy
 
     config: StreamACConfig
-    policy: Policy = dataclasses.field(metadata=STATIC)
-    critic: Network = dataclasses.field(metadata=STATIC)
-    """State values, as a vector of one entry; h has its shape or is linear in its features."""
+
+    @staticmethod
+    def _default_network(shape: tuple[int, ...], values: int, output_gain: float) -> Network:
+        del output_gain  # its weights are sparse, not small
+        return default_network(shape, values)
+
+    def actor(self, state: StreamACState) -> PyTree:
+        """The policy's parameters."""
+        return state.actor
+
+    def _value_params(self, state: StreamACState) -> tuple[PyTree, PyTree]:
+        return state.w, state.theta
 
     @property
     def _critic(self) -> Critic:
@@ -170,21 +171,6 @@ class StreamAC(StreamingAgent):
             observation=seen,
         )
 
-    def greedy_action(self, state: StreamACState, observation: Shaped[Array, "..."]) -> Array:
-        """The likeliest action in a raw observation; the statistics are used and not changed."""
-        return self.policy.to_environment(self._policy_in(state, observation).mode())
-
-    def sampled_action(
-        self, state: StreamACState, observation: Shaped[Array, "..."], key: PRNGKeyArray
-    ) -> Array:
-        """An action as in training, in a raw observation."""
-        noise = self.policy.noise(key, ())
-        return self.policy.to_environment(self._policy_in(state, observation).sample(noise))
-
-    def _policy_in(self, state: StreamACState, observation: Shaped[Array, "..."]) -> Any:
-        seen = normalize.normalize(state.normalizer.observations, observation)
-        return self.policy(state.actor, seen)
-
     def report(self, metrics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The columns of a chunk: TD errors, values, whether h is active, and the mean entropy."""
         return columns(metrics) | {"entropy": metrics["entropy"].mean(axis=1)}
@@ -193,56 +179,6 @@ class StreamAC(StreamingAgent):
         """Where TD errors are beyond all bounds, or the policy is lost."""
         return super().diverged(metrics) | np.isnan(metrics["entropy"])
 
-    def remarks(self, columns: dict[str, np.ndarray]) -> list[str]:
-        """Whether the gradient correction was still active in the end."""
-        return auxiliary.remarks(self.config, columns)
-
-    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
-        """Refuses networks that do not fit."""
-        check_policy(self.policy, observation_space, action_space)
-        check_network("critic", self.critic, observation_space, 1, "the value of a state")
-        auxiliary.check_network(self.config, self.critic)
-
-    def inspect(
-        self, state: StreamACState, observations: Any, actions: Any, rewards: Any
-    ) -> Inspection:
-        """State values and h along an episode."""
-        del actions
-        seen = normalize.normalize(state.normalizer.observations, jnp.asarray(observations))
-
-        def along(function: Any, params: PyTree) -> np.ndarray:
-            values = jax.jit(over_batch(function, 1))(params, seen)
-            return np.asarray(values[:, 0], np.float64)
-
-        values, h = along(self.critic.apply, state.w), None
-        if state.theta is not None:
-            h = along(auxiliary.whole(self.config, self.critic), (state.w, state.theta))[:-1]
-        scaled = normalize.scale_reward(state.normalizer.rewards, jnp.asarray(rewards, jnp.float32))
-        return Inspection(
-            values=values[:-1],
-            next_values=values[1:],
-            h=h,
-            rewards=np.asarray(scaled, np.float64),
-            discount=float(np.asarray(self.config.gamma)),
-            of_actions=False,
-        )
-
 
 def _obgd(step_size: Number, kappa: Number) -> optax.GradientTransformationExtraArgs:
     return optim.ascend(optim.obgd(step_size, kappa))
-
-
-def make_stream_ac(
-    config: StreamACConfig, observation_space: Any, action_space: Any, network: Any = None
-) -> StreamAC:
-    """The agent for an environment's spaces, with the default networks unless some are given.
-
-    Args:
-        config: the settings.
-        observation_space: of the environment.
-        action_space: of the environment.
-        network: a pair of your own, (policy, critic), or None.
-    """
-    make = functools.partial(default_network, tuple(observation_space.shape))
-    policy, critic = networks_of(network, lambda: make(1))
-    return StreamAC(config, make_policy(action_space, policy, make, SoftplusGaussianPolicy), critic)
