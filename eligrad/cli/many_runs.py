@@ -68,8 +68,7 @@ def run(command: str, training: Training, train: Callable[[], int]) -> int:
         checked_executor(training.executor, training.workers)
         return train()
 
-    errors = () if training.debug else (ValueError, TypeError, ImportError, OSError)
-    return messages.run(command, checked, errors)
+    return messages.run(command, checked, debug=training.debug)
 
 
 def read_spec(path: Path) -> Spec:

@@ -11,13 +11,13 @@ from eligrad._base.errors import DamagedFileWarning, messages_of
 from eligrad._base.text import printable
 
 
-def run(
-    command: str,
-    action: Callable[[], int],
-    errors: tuple[type[Exception], ...] = (ValueError, OSError),
-) -> int:
-    """Runs a command and returns its exit code; errors and warnings are one line each, once."""
+def run(command: str, action: Callable[[], int], *, debug: bool = False) -> int:
+    """Runs a command and returns its exit code; errors and warnings are one line each, once.
 
+    For debugging they are shown as Python does.
+    """
+    if debug:
+        return action()
     said = set()
 
     def say(message: Any, *_: object) -> None:
@@ -31,7 +31,7 @@ def run(
         warnings.showwarning = say
         try:
             return action()
-        except errors as error:
+        except (ValueError, TypeError, ImportError, OSError) as error:
             for text in messages_of(error):
                 say(text)
             return 2

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from eligrad.cli import messages
 from eligrad.cli.modules import Modules, import_typed
 
 
@@ -43,11 +43,7 @@ class Play:
 def main(arguments: list[str]) -> int:
     """Writes the video that the arguments ask for; returns the exit code."""
     command = tyro.cli(Play, prog="eligrad play", args=arguments)
-    try:
-        return _run(command)
-    except (ValueError, ImportError, OSError) as error:
-        print(f"eligrad play: {error}", file=sys.stderr)
-        return 2
+    return messages.run("play", lambda: _run(command))
 
 
 def _run(command: Play) -> int:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import logging
-import sys
-import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,9 +14,10 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from eligrad import optim, rules
 from eligrad._base.checks import whole_number
-from eligrad._base.errors import UnknownName, messages_of
+from eligrad._base.errors import UnknownName
 from eligrad.agents import AGENTS, registry
 from eligrad.agents.registry import EXPLORATION_FRACTION
+from eligrad.cli import messages
 from eligrad.cli.modules import Modules, import_typed
 from eligrad.envs.names import check_name
 from eligrad.runs.config import plan_in_file, read_options
@@ -250,29 +249,19 @@ def _cli(arguments: list[str], default: Train) -> Train:
 def main(arguments: list[str]) -> int:
     """Trains as the arguments say; returns the exit code."""
     debug = "--debug" in arguments
-    try:
-        with warnings.catch_warnings():
-            if not debug:
-                warnings.showwarning = _say
-                # JAX logs the traceback of an error in a callback; the message is enough.
-                logging.getLogger("jax._src.callback").setLevel(logging.CRITICAL)
-            finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-            finder.add_argument("--import", action="append", default=[], dest="modules")
-            # Before the rest is read: a module may register the agent.
-            import_typed(finder.parse_known_args(arguments)[0].modules)
-            command = parse(arguments)
-            # JAX is loaded here, and not for a mistyped option.
-            from eligrad.cli import start
-
-            return start.run(command)
-    except (ValueError, TypeError, ImportError, OSError) as error:
-        if debug:
-            raise
-        for text in messages_of(error):
-            print(f"eligrad train: {text}", file=sys.stderr)
-        return 2
+    if not debug:
+        # JAX logs the traceback of an error in a callback; the message is enough.
+        logging.getLogger("jax._src.callback").setLevel(logging.CRITICAL)
+    return messages.run("train", lambda: _train(arguments), debug=debug)
 
 
-def _say(message: Warning | str, *_: object) -> None:
-    """Prints a warning without the line of the program that gave it."""
-    print(f"eligrad train: {message}", file=sys.stderr)
+def _train(arguments: list[str]) -> int:
+    finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    finder.add_argument("--import", action="append", default=[], dest="modules")
+    # Before the rest is read: a module may register the agent.
+    import_typed(finder.parse_known_args(arguments)[0].modules)
+    command = parse(arguments)
+    # JAX is loaded here, and not for a mistyped option.
+    from eligrad.cli import start
+
+    return start.run(command)
