@@ -3,73 +3,55 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 
+class _Choices:
+    """What one choice and several have in common: integers that count from 0."""
+
+    low = 0
+    high: Any
+    dtype = np.dtype(np.int32)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One choice is a scalar; several have an entry each."""
+        return np.shape(self.high)
+
+    def contains(self, value: Any) -> bool:
+        """Whether `value` has an integer within range for each choice."""
+        array = np.asarray(value)
+        return (
+            array.shape == self.shape
+            and np.issubdtype(array.dtype, np.integer)
+            and bool(np.all((array >= self.low) & (array <= self.high)))
+        )
+
+
 @dataclasses.dataclass(frozen=True)
-class Discrete:
+class Discrete(_Choices):
     """The integers 0 … n - 1."""
 
     n: int
-
-    low: ClassVar[int] = 0
 
     @property
     def high(self) -> int:
         """The last choice."""
         return self.n - 1
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """A choice is a scalar."""
-        return ()
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Choices are 32-bit integers."""
-        return np.dtype(np.int32)
-
-    def contains(self, value: Any) -> bool:
-        """Whether `value` is one of the choices (an integer scalar within range)."""
-        return _contains_choices(self, value)
-
 
 @dataclasses.dataclass(frozen=True)
-class MultiDiscrete:
+class MultiDiscrete(_Choices):
     """Several choices at once: entry i is one of 0 … nvec[i] - 1."""
 
     nvec: tuple[int, ...]
-    low: ClassVar[int] = 0
 
     @property
     def high(self) -> np.ndarray:
         """The last choice of each."""
         return np.array(self.nvec, np.int32) - np.int32(1)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """One entry for each choice."""
-        return (len(self.nvec),)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Choices are 32-bit integers."""
-        return np.dtype(np.int32)
-
-    def contains(self, value: Any) -> bool:
-        """Whether `value` has an integer within range for each choice."""
-        return _contains_choices(self, value)
-
-
-def _contains_choices(space: Discrete | MultiDiscrete, value: Any) -> bool:
-    array = np.asarray(value)
-    return (
-        array.shape == space.shape
-        and np.issubdtype(array.dtype, np.integer)
-        and bool(np.all((array >= space.low) & (array <= space.high)))
-    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,7 @@ from eligrad.engines.dispatch import split_step_key
 from eligrad.engines.sharding import spread
 from eligrad.envs import Environment, HostEnvironment
 from eligrad.envs.core import step_autoreset
-from eligrad.training.playing import Episodes, HostEpisodes, choose, play
+from eligrad.training.playing import HostEpisodes, choose, play
 
 LIMIT = 100_000
 """Steps after which an episode that does not end is cut off, unless told otherwise."""
@@ -118,7 +118,7 @@ def _episode(
 
 
 def _count(
-    act: Any, playing: Episodes, runs: int, episodes: int, max_steps: int
+    act: Any, playing: HostEpisodes, runs: int, episodes: int, max_steps: int
 ) -> tuple[Float[np.ndarray, "runs episodes"], Bool[np.ndarray, "runs episodes"]]:
     """Returns of so many episodes of each run, and whether each ended; all runs step together.
 

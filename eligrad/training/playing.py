@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import traceback
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,57 +30,8 @@ def choose(agent: Agent, state: Any, observation: Any, key: PRNGKeyArray, greedy
     return agent.sampled_action(state, observation, key)
 
 
-class Episodes(ABC):
-    """Environments of some runs, one each, with the random numbers of every step.
-
-    The next episode begins by itself, as in `HostCopies`.
-    """
-
-    _taken = 0
-    """Steps so far."""
-
-    @abstractmethod
-    def reset(self) -> Shaped[np.ndarray, "runs ..."]:
-        """Begins new episodes in all."""
-
-    @abstractmethod
-    def keys(self) -> Shaped[Array, " runs"]:
-        """The keys for the actions of the next step."""
-
-    @abstractmethod
-    def step(self, actions: Shaped[np.ndarray, "runs ..."]) -> HostTransition:
-        """Takes one action in each."""
-
-    @abstractmethod
-    def frame(self) -> np.ndarray:
-        """A picture of the first one, as the last action left it."""
-
-    def close(self) -> None:  # noqa: B027
-        """Closes the simulators."""
-
-
-def play(
-    act: Callable[[np.ndarray, Array], Array], episodes: Episodes, observation: np.ndarray
-) -> Iterator[tuple[np.ndarray, HostTransition, np.ndarray]]:
-    """Plays on and on: actions, where they led, and the actions that would be taken there.
-
-    Args:
-        act: actions of all runs, from their observations and keys.
-        episodes: what to play in.
-        observation: what its `reset` gave.
-    """
-    actions = np.asarray(act(observation, episodes.keys()))
-    while True:
-        reached = episodes.step(actions)
-        keys = episodes.keys()
-        following = np.asarray(act(reached.next_observation, keys))
-        yield actions, reached, following
-        begun = (reached.terminated | reached.truncated).any()
-        actions = np.asarray(act(reached.observation, keys)) if begun else following
-
-
-class JaxEpisodes(Episodes):
-    """Those of one run in a JAX environment: the first is also the first of `evaluate`."""
+class JaxEpisodes:
+    """Episodes of one run in a JAX environment: the first is also the first of `evaluate`."""
 
     def __init__(self, env: Environment, params: Any, seed: int) -> None:
         self._env, self._params = env, env.default_params() if params is None else params
@@ -120,14 +70,18 @@ class JaxEpisodes(Episodes):
         picture = self._env.render(self._shown, self._params)
         return _checked(self._env.name, picture if picture is None else np.asarray(picture))
 
+    def close(self) -> None:
+        """Frees nothing: there is no simulator."""
 
-class HostEpisodes(Episodes):
-    """Those of any number of runs in an environment outside JAX."""
+
+class HostEpisodes:
+    """Episodes of any number of runs in an environment outside JAX."""
 
     def __init__(self, env: HostEnvironment, runs: int, seed: int) -> None:
         self._name, self._runs, self._seed = env.name, runs, seed
         self._key = jax.random.key(seed)
         self._copies = env.open(runs)
+        self._taken = 0
 
     def reset(self) -> Shaped[np.ndarray, "runs ..."]:
         """Begins new episodes in all, with seeds of their own each time."""
@@ -163,6 +117,28 @@ class HostEpisodes(Episodes):
     def close(self) -> None:
         """Closes the simulators."""
         self._copies.close()
+
+
+def play(
+    act: Callable[[np.ndarray, Array], Array],
+    episodes: JaxEpisodes | HostEpisodes,
+    observation: np.ndarray,
+) -> Iterator[tuple[np.ndarray, HostTransition, np.ndarray]]:
+    """Plays on and on: actions, where they led, and the actions that would be taken there.
+
+    Args:
+        act: actions of all runs, from their observations and keys.
+        episodes: what to play in.
+        observation: what its `reset` gave.
+    """
+    actions = np.asarray(act(observation, episodes.keys()))
+    while True:
+        reached = episodes.step(actions)
+        keys = episodes.keys()
+        following = np.asarray(act(reached.next_observation, keys))
+        yield actions, reached, following
+        begun = (reached.terminated | reached.truncated).any()
+        actions = np.asarray(act(reached.observation, keys)) if begun else following
 
 
 def _checked(name: str, frame: Any) -> np.ndarray:
