@@ -13,6 +13,7 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 
 RESAMPLES = 1000
 _TIE = 1e-9
@@ -94,9 +95,7 @@ def normalise(means: np.ndarray) -> np.ndarray:
 
 def mean_ranks(values: np.ndarray) -> np.ndarray:
     """The mean over columns of each row's rank, 1 for the largest; equal values share theirs."""
-    above = (values[None] > values[:, None]).sum(axis=1)
-    equal = (values[None] == values[:, None]).sum(axis=1)
-    return (above + (equal + 1) / 2).mean(axis=1)
+    return rankdata(-values, axis=0).mean(axis=1)
 
 
 def _order(normalised: np.ndarray, members: np.ndarray) -> np.ndarray:
