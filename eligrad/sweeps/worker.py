@@ -1,8 +1,8 @@
 """Trains one job of a sweep, from its checkpoint if it has one.
 
-`python -P executors/start.py -m eligrad.sweeps.worker` does so in a process of its own. It reads a
-`Task` as JSON from standard input, saves and stops when that input ends, and prints a `TaskResult`
-as JSON.
+`python -P executors/safe_path.py -m eligrad.sweeps.worker` does so in a process of its own. It
+reads a `Task` as JSON from standard input, saves and stops when that input ends, and prints a
+`TaskResult` as JSON.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from eligrad._base.errors import DamagedFileError
 from eligrad.runs.checksums import what_is_wrong
 from eligrad.runs.configuration import Run
 from eligrad.sweeps.driver import run_sweep, train_runs
-from eligrad.sweeps.executors import local, make_executor, start
+from eligrad.sweeps.executors import local, make_executor, safe_path
 from eligrad.sweeps.executors.slurm import SlurmOptions
 from eligrad.sweeps.jobs import Job
 from eligrad.sweeps.resolve import resolve
@@ -134,7 +134,7 @@ def test_no_file_in_the_current_folder_says_whether_there_is_an_accelerator(monk
 @pytest.mark.usefixtures("hostile_folder")
 def test_workers_use_the_eligrad_that_started_them(tmp_path):
     """It may be another one than that which Python would import."""
-    script = Path(start.__file__)
+    script = Path(safe_path.__file__)
     copy = tmp_path / "another" / script.relative_to(Path(eligrad.__file__).parents[1])
     copy.parent.mkdir(parents=True)
     copy.write_text(script.read_text())

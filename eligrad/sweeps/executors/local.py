@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import IO
 
 from eligrad._base.system import cores
-from eligrad.sweeps.executors import start
+from eligrad.sweeps.executors import safe_path
 from eligrad.sweeps.executors.executor import NoOptions
 from eligrad.sweeps.task import Task, TaskResult
 
 MEMORY_EACH = 1.5 * 2**30
 """Bytes that a worker may need, mostly while it compiles."""
-_PYTHON = (sys.executable, "-P", start.__file__)
+_PYTHON = (sys.executable, "-P", safe_path.__file__)
 """A file in the current folder cannot take the place of an installed module."""
 
 

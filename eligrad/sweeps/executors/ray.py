@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, no_type_check
 
 from eligrad._base.optional import import_optional
-from eligrad.sweeps.executors import start
+from eligrad.sweeps.executors import safe_path
 from eligrad.sweeps.task import Task, TaskResult
 
 
@@ -26,7 +26,7 @@ class RayOptions:
 
 
 def _portable_work(folder: str, script: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """A function that trains a task, given as JSON values, in `folder`; `script` is start.py.
+    """A function that trains a task, given as JSON values, in `folder`; `script` is safe_path.py.
 
     Ray sends a function within a function as code, and not as a name to import.
     """
@@ -66,7 +66,7 @@ class RayExecutor:
         # The sweep counts attempts, and tries again after a worker died.
         self._work = self._ray.remote(
             num_cpus=1, num_gpus=1 if gpus else 0, max_retries=0, max_calls=1
-        )(_portable_work(os.getcwd(), start.__file__))
+        )(_portable_work(os.getcwd(), safe_path.__file__))
         self._running: dict[Any, Task] = {}
         self._stopping = False
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from eligrad._base.optional import import_optional
-from eligrad.sweeps.executors import start
+from eligrad.sweeps.executors import safe_path
 from eligrad.sweeps.task import Task, TaskResult
 
 WORKERS = 32
@@ -86,7 +86,7 @@ class SlurmExecutor:
         options = self._options
         folder.mkdir(parents=True, exist_ok=True)
         # A file in the current folder cannot take the place of an installed module.
-        python = shlex.join((sys.executable, "-P", "-u", start.__file__))
+        python = shlex.join((sys.executable, "-P", "-u", safe_path.__file__))
         executor = self._submitit.AutoExecutor(
             # submitit reads results by pickle, which may run any code: it needs a folder in which
             # nobody wrote before.

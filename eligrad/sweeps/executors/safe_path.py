@@ -1,5 +1,6 @@
-"""Runs a module or a program as `python` does, with a safe path: `python -P start.py -m MODULE …`.
+"""Runs a module or a program as `python` does, with a safe path.
 
+It is called as `python -P safe_path.py -m MODULE …`.
 `import eligrad` finds the package that this file is part of, wherever it is. The current folder is
 not searched for modules; if PYTHONPATH names it, it is searched last.
 """
