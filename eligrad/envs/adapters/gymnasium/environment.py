@@ -22,13 +22,13 @@ from jaxtyping import Shaped
 from eligrad._base.checks import one_of, true_or_false, whole_number
 from eligrad._base.errors import UnknownName
 from eligrad._base.optional import import_optional, missing_package
-from eligrad.envs.adapters.gymnasium.encoding import NotSerializable
-from eligrad.envs.adapters.gymnasium.snapshot import Snapshots, chain_of
-from eligrad.envs.adapters.gymnasium.spaces import (
+from eligrad.envs.adapters.gymnasium.conversion import (
     ActionChecker,
     convert_action_space,
     convert_observation_space,
 )
+from eligrad.envs.adapters.gymnasium.encoding import NotSerializable
+from eligrad.envs.adapters.gymnasium.snapshot import Snapshots, chain_of
 from eligrad.envs.host import HostCopies, HostEnvironment, HostTransition
 from eligrad.envs.names import import_module_of
 from eligrad.envs.spaces import Discrete

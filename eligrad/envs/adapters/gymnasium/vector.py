@@ -19,12 +19,12 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 from jaxtyping import Shaped
 
-from eligrad.envs.adapters.gymnasium.environment import check_seeds
-from eligrad.envs.adapters.gymnasium.spaces import (
+from eligrad.envs.adapters.gymnasium.conversion import (
     ActionChecker,
     convert_action_space,
     convert_observation_space,
 )
+from eligrad.envs.adapters.gymnasium.environment import check_seeds
 from eligrad.envs.host import HostCopies, HostEnvironment, HostTransition
 
 _in_use: WeakValueDictionary[int, VectorCopies] = WeakValueDictionary()
