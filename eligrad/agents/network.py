@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from eligrad._base.array_checks import Number
+from eligrad.envs.spaces import Space
 from eligrad.nets import AtariCNN, MinAtarCNN, streaming_mlp, tanh_mlp
 
 
@@ -113,3 +114,48 @@ def ppo_network(observation_shape: tuple[int, ...], values: int, output_gain: fl
         return default_network(observation_shape, values)
     size = observation_shape[0]
     return from_equinox(lambda key: tanh_mlp(size, values, output_gain=output_gain, key=key))
+
+
+def check_network(
+    name: str, network: Any, observation_space: Space, values: int, of_what: str
+) -> None:
+    """Raises ValueError for a network that does not return `values` numbers.
+
+    Args:
+        name: what messages call the network.
+        network: the one to check.
+        observation_space: of the environment.
+        values: how many numbers it must return for an observation.
+        of_what: what they are, for the message.
+    """
+    if not isinstance(network, Network):
+        raise TypeError(
+            f"{name} is a {type(network).__name__}; an eligrad.agents.Network is accepted: "
+            "Network(init, apply), or from_equinox(make) for a module"
+        )
+    shape = tuple(observation_space.shape)
+    key = jax.eval_shape(jax.random.key, 0)
+    params = _shapes(f"{name}.init(key)", network.make_params, key)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise ValueError(
+                f"{name}.init gives {jax.tree_util.keystr(path) or 'an array'} of dtype "
+                f"{leaf.dtype}; float arrays are accepted, since each is learned"
+            )
+    observation = jax.ShapeDtypeStruct(shape, jnp.float32)
+    called = f"{name}.apply(params, observation) with an observation of shape {shape}"
+    output = _shapes(called, network.apply, params, observation)
+    given = getattr(output, "shape", None)
+    if given != (values,):
+        raise ValueError(
+            f"{called} gives {'a ' + type(output).__name__ if given is None else f'shape {given}'};"
+            f" ({values},) is accepted: {of_what}"
+        )
+
+
+def _shapes(called: str, function: Any, *arguments: Any) -> Any:
+    """Returns the shapes of a function's result; its error names the call that caused it."""
+    try:
+        return jax.eval_shape(function, *arguments)
+    except Exception as error:
+        raise ValueError(f"{called} fails: {type(error).__name__}: {error}") from error

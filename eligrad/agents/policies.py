@@ -18,8 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from eligrad._base.array_checks import Number
-from eligrad.agents.fit import check_network
-from eligrad.agents.network import Network
+from eligrad.agents.network import Network, check_network
 from eligrad.envs.spaces import Discrete, MultiDiscrete, Space
 
 

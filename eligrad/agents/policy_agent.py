@@ -14,8 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
 from eligrad import normalize
 from eligrad.agents import auxiliary
-from eligrad.agents.fit import check_network
-from eligrad.agents.network import Network
+from eligrad.agents.network import Network, check_network
 from eligrad.agents.policies import GaussianPolicy, Policy, check_policy, make_policy, over_batch
 from eligrad.agents.protocol import Agent, Inspection
 from eligrad.agents.settings import STATIC, HSettings

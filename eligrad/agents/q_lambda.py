@@ -23,8 +23,7 @@ from eligrad import normalize, optim, rules
 from eligrad._base.array_checks import Number
 from eligrad.agents import auxiliary
 from eligrad.agents.critic import Critic, columns
-from eligrad.agents.fit import check_network, number_of_actions
-from eligrad.agents.network import Network, default_network
+from eligrad.agents.network import Network, check_network, default_network
 from eligrad.agents.policies import over_batch
 from eligrad.agents.protocol import Inspection, Metrics, StreamingAgent, Transition
 from eligrad.agents.settings import STATIC, QLambdaConfig
@@ -40,6 +39,7 @@ from eligrad.agents.streaming import (
     normalize_transition,
     restart_normalizer,
 )
+from eligrad.envs.spaces import Box, Discrete, Space
 
 _LAST_STEP = np.iinfo(np.int32).max
 
@@ -205,7 +205,7 @@ class QLambda(StreamingAgent):
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
         """Raises ValueError for continuous actions, and for a network that does not fit."""
-        actions = number_of_actions(action_space)
+        actions = _number_of_actions(action_space)
         check_network("network", self.network, observation_space, actions, "one for each action")
         auxiliary.check_network(self.config, self.network)
 
@@ -258,6 +258,18 @@ def _one_hot(action: Int[Array, ""], q: Float[Array, " actions"]) -> Float[Array
     return (jnp.arange(q.size, dtype=jnp.int32) == action).astype(q.dtype)
 
 
+def _number_of_actions(action_space: Space) -> int:
+    """Returns the number of actions; raises ValueError for continuous ones, or several at once."""
+    if isinstance(action_space, Discrete):
+        return action_space.n
+    kind = "continuous actions" if isinstance(action_space, Box) else "several choices at once"
+    raise ValueError(
+        f"it has {kind}, of shape {tuple(action_space.shape)}; this agent chooses among finitely "
+        "many (a Discrete action space). stream-ac, gradient-ac, ppo and gradient-ppo take such "
+        "actions"
+    )
+
+
 def make_q_lambda(
     config: QLambdaConfig, observation_space: Any, action_space: Any, network: Any = None
 ) -> QLambda:
@@ -269,7 +281,7 @@ def make_q_lambda(
         action_space: of the environment; a Discrete one.
         network: action values of your own, or None.
     """
-    actions = number_of_actions(action_space)
+    actions = _number_of_actions(action_space)
     if network is None:
         network = default_network(tuple(observation_space.shape), actions)
     return QLambda(config, network)

@@ -14,7 +14,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 import eligrad
 from eligrad.agents import PRESETS, Network, QLambda, default_network
-from eligrad.agents.fit import check_network
+from eligrad.agents.network import check_network
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from eligrad.envs.probes import OffPolicy
 from eligrad.envs.registry import as_environment, plain_params
