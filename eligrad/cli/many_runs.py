@@ -17,8 +17,7 @@ import tyro
 from eligrad._base.text import printable
 from eligrad.cli import messages
 from eligrad.cli.modules import look_here
-from eligrad.sweeps.executors import EXECUTORS, executor_class, make_executor
-from eligrad.sweeps.executors.executor import checked_executor
+from eligrad.sweeps.executors import EXECUTORS, checked_executor, executor_class, make_executor
 
 if TYPE_CHECKING:
     from eligrad.runs.configuration import Run

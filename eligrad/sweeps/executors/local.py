@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from eligrad._base.system import cores
-from eligrad.sweeps.executors import safe_path
-from eligrad.sweeps.executors.executor import NoOptions
+from eligrad.sweeps.executors import NoOptions, safe_path
 from eligrad.sweeps.task import Task, TaskResult
 
 MEMORY_EACH = 1.5 * 2**30
