@@ -17,11 +17,10 @@ from pathlib import Path
 import jax
 
 from eligrad._base.files import read_json, write_json
-from eligrad.sweeps.jobs import make_jobs
+from eligrad.sweeps.jobs import Task, make_jobs
 from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.spec import Spec, Sweep
 from eligrad.sweeps.store import Store
-from eligrad.sweeps.task import Task
 from eligrad.sweeps.worker import work
 from eligrad.training import train
 

@@ -16,11 +16,10 @@ from eligrad.envs.names import module_of
 from eligrad.runs.configuration import Run
 from eligrad.runs.records import JOBS
 from eligrad.sweeps.executors import Executor, make_executor
-from eligrad.sweeps.jobs import Job, make_jobs
+from eligrad.sweeps.jobs import Job, Task, TaskResult, make_jobs
 from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.spec import Spec, Sweep, read_spec
 from eligrad.sweeps.store import Store
-from eligrad.sweeps.task import Task, TaskResult
 from eligrad.sweeps.worker import FULL
 
 POLL = 0.1

@@ -27,9 +27,9 @@ from eligrad.runs.checkpoint import CheckpointError
 from eligrad.runs.configuration import Configuration, Run
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.records import DAMAGE
+from eligrad.sweeps.jobs import Task, TaskResult
 from eligrad.sweeps.spec import run_setup
 from eligrad.sweeps.store import Claim, Store
-from eligrad.sweeps.task import Task, TaskResult
 from eligrad.training import Interrupted, resume, train
 
 PATIENCE = 300.0

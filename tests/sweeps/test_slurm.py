@@ -12,9 +12,8 @@ import pytest
 from eligrad.sweeps.driver import run_sweep
 from eligrad.sweeps.executors import make_executor
 from eligrad.sweeps.executors.slurm import Resumable, SlurmExecutor, SlurmOptions
-from eligrad.sweeps.jobs import Job
+from eligrad.sweeps.jobs import Job, Task
 from eligrad.sweeps.resolve import resolve
-from eligrad.sweeps.task import Task
 from tests.sweeps.small_sweeps import Inline, outcomes, small, sweep_and_kill_a_worker
 
 submitit = pytest.importorskip(

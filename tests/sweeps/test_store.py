@@ -21,10 +21,9 @@ from eligrad.analysis.load import load_episodes, load_runs
 from eligrad.runs.folder import RunFolder
 from eligrad.sweeps import worker
 from eligrad.sweeps.driver import StoreFull, run_sweep, train_runs
-from eligrad.sweeps.jobs import Job
+from eligrad.sweeps.jobs import Job, TaskResult
 from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.store import Store
-from eligrad.sweeps.task import TaskResult
 from eligrad.training import Interrupted
 from tests.sweeps.small_sweeps import Inline, outcomes, quick_training, small
 
@@ -380,7 +379,7 @@ def test_a_claim_keeps_others_out_until_its_owner_dies(tmp_path):
     code = f"""
 import json, sys, time
 from eligrad.sweeps.store import Store
-from eligrad.sweeps.task import TaskResult
+from eligrad.sweeps.jobs import TaskResult
 from eligrad.sweeps.jobs import Job
 claim = Store({str(store.path)!r}).claim(Job.from_json(json.loads(sys.stdin.readline())))
 print(len(claim.job.runs), flush=True)

@@ -21,10 +21,9 @@ from eligrad.runs.configuration import Run
 from eligrad.sweeps.driver import run_sweep, train_runs
 from eligrad.sweeps.executors import local, make_executor, safe_path
 from eligrad.sweeps.executors.slurm import SlurmOptions
-from eligrad.sweeps.jobs import Job
+from eligrad.sweeps.jobs import Job, Task
 from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.store import Store
-from eligrad.sweeps.task import Task
 from tests.sweeps.small_sweeps import Inline, outcomes, quick_training, small
 
 __all__ = ["quick_training"]

@@ -19,11 +19,10 @@ from eligrad.sweeps import store as stores
 from eligrad.sweeps.driver import run_sweep, train_runs
 from eligrad.sweeps.executors import local
 from eligrad.sweeps.executors.local import LocalExecutor
-from eligrad.sweeps.jobs import Job
+from eligrad.sweeps.jobs import Job, Task, TaskResult
 from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.spec import read_spec
 from eligrad.sweeps.store import Store
-from eligrad.sweeps.task import Task, TaskResult
 from tests.sweeps.small_sweeps import Inline, outcomes, quick_training, small
 
 __all__ = ["quick_training"]

@@ -15,8 +15,8 @@ from jaxtyping import Array, PRNGKeyArray, Shaped
 
 from eligrad._base.errors import UnknownName
 from eligrad._base.optional import import_optional
+from eligrad.envs.adapters import lenient_promotion
 from eligrad.envs.core import Environment, Step
-from eligrad.envs.foreign import lenient_promotion
 from eligrad.envs.spaces import Box, Discrete, Space
 
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from eligrad._base.errors import UnknownName
 from eligrad._base.lazy import imported
-from eligrad.sweeps.task import Task, TaskResult
+from eligrad.sweeps.jobs import Task, TaskResult
 
 EXECUTORS = {
     "local": "eligrad.sweeps.executors.local:LocalExecutor",

@@ -13,7 +13,7 @@ from typing import IO
 
 from eligrad._base.system import cores
 from eligrad.sweeps.executors import NoOptions, safe_path
-from eligrad.sweeps.task import Task, TaskResult
+from eligrad.sweeps.jobs import Task, TaskResult
 
 MEMORY_EACH = 1.5 * 2**30
 """Bytes that a worker may need, mostly while it compiles."""

@@ -13,7 +13,7 @@ from typing import Any, no_type_check
 
 from eligrad._base.optional import import_optional
 from eligrad.sweeps.executors import safe_path
-from eligrad.sweeps.task import Task, TaskResult
+from eligrad.sweeps.jobs import Task, TaskResult
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from eligrad._base.optional import import_optional
 from eligrad.sweeps.executors import safe_path
-from eligrad.sweeps.task import Task, TaskResult
+from eligrad.sweeps.jobs import Task, TaskResult
 
 WORKERS = 32
 """Batch jobs at once, unless the user says otherwise."""
