@@ -1,6 +1,8 @@
-"""Makes text from files safe to print."""
+"""Text for the terminal: safe to print, and in columns."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 def printable(text: str) -> str:
@@ -10,3 +12,12 @@ def printable(text: str) -> str:
     or half a surrogate pair is printed as the characters that write it in Python.
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A line for each row, with cells of one column below each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

@@ -103,6 +103,8 @@ class PolicyAgent(Agent):
 
     def remarks(self, columns: dict[str, np.ndarray]) -> list[str]:
         """Says so where the gradient correction is inactive at the end of a run."""
+        if not isinstance(self.config, HSettings):
+            return []
         return auxiliary.remarks(self.config, columns)
 
     def inspect(self, state: Any, observations: Any, actions: Any, rewards: Any) -> Inspection:

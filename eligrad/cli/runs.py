@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from eligrad._base.files import locked
-from eligrad._base.text import printable
+from eligrad._base.text import in_columns, printable
 from eligrad.cli import messages
 from eligrad.runs.config import read_config
 from eligrad.runs.records import Record, read_folder, scan
@@ -41,10 +41,7 @@ def _ls(given: argparse.Namespace) -> int:
     records = scan(given.store)
     rows = [("run", "agent", "env", "seed", "step", "state", "last 10 %", "area")]
     rows += [tuple(map(printable, _line(record))) for record in records]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        left = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print("  ".join(left).rstrip())
+    print("\n".join(in_columns(rows)))
     finished = sum(record.finished for record in records)
     failed = len(list((given.store / "failures").glob("*.json")))
     under_way = len(list((given.store / "jobs").glob("*/job.json")))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from eligrad.envs.check_behaviour import Attributes, check_behaviour, explain, first_line
+from eligrad.envs.check_behaviour import check_behaviour, contents, explain, first_line
 from eligrad.envs.core import Step
 from eligrad.envs.spaces import Box, Discrete, MultiDiscrete, Space
 
@@ -45,7 +45,7 @@ def check_env(env: Any, params: Any = None, *, seed: int = 0, steps: int = 200) 
         seed: decides the random actions.
         steps: how many of them each copy takes.
     """
-    attributes = Attributes(env)
+    before = contents(env)
     problems = _check_description(env)
     if not problems:
         params, problems = _check_params(env, params)
@@ -53,7 +53,12 @@ def check_env(env: Any, params: Any = None, *, seed: int = 0, steps: int = 200) 
         problems = _check_signatures(env, params)
     if not problems:
         problems = check_behaviour(env, params, seed=seed, steps=steps)
-    problems += attributes.changes()
+    problems += [
+        f"self.{name} changed while the environment was used. Methods must be pure: what changes "
+        "belongs into the state that reset and step return"
+        for name, value in contents(env).items()
+        if name not in before or before[name] != value
+    ]
     if problems:
         raise InvalidEnvironmentError(_name(env), problems)
 

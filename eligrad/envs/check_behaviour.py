@@ -48,23 +48,6 @@ class Played(NamedTuple):
     ended: Bool[np.ndarray, "copies steps"]
 
 
-class Attributes:
-    """What an environment holds, to be compared with what it holds later."""
-
-    def __init__(self, env: Any) -> None:
-        self._env = env
-        self._before = _contents(env)
-
-    def changes(self) -> list[str]:
-        """A problem for each attribute that is new or different."""
-        return [
-            f"self.{name} changed while the environment was used. Methods must be pure: what "
-            "changes belongs into the state that reset and step return"
-            for name, value in _contents(self._env).items()
-            if name not in self._before or self._before[name] != value
-        ]
-
-
 def check_behaviour(env: Environment, params: Any, *, seed: int, steps: int) -> list[str]:
     """Returns the problems that appear only when the environment is run."""
     key = jax.random.key(seed)
@@ -269,7 +252,7 @@ def _short(array: np.ndarray) -> str:
     return np.array2string(array, threshold=6, precision=6, separator=", ")
 
 
-def _contents(env: Any) -> dict[str, Any]:
+def contents(env: Any) -> dict[str, Any]:
     """The environment's own attributes; those that Python computes once and keeps are no state."""
     return {
         name: _fingerprint(value)
@@ -281,7 +264,7 @@ def _contents(env: Any) -> dict[str, Any]:
 def _fingerprint(value: Any) -> Any:
     """Something that changes when the value does; its identity where nothing better is known."""
     if isinstance(value, Environment):
-        return _contents(value)
+        return contents(value)
     if isinstance(value, np.ndarray):
         return (value.shape, value.dtype, value.tobytes())
     if isinstance(value, dict | list | tuple | set | str | bytes | int | float | None):

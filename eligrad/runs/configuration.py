@@ -42,15 +42,8 @@ class Configuration:
             name: value[run] if isinstance(value, list) and len(value) == count else value
             for name, value in plan["settings"].items()
         }
-        return cls(
-            agent=plan["agent"],
-            settings=settings,
-            env=plan["env"],
-            steps=plan["steps"],
-            max_episode_steps=plan["max_episode_steps"],
-            env_params=plan["env_params"],
-            info=plan.get("info", []),
-        )
+        known: dict[str, Any] = {"info": [], **plan, "settings": settings}
+        return cls(**{field.name: known[field.name] for field in dataclasses.fields(cls)})
 
     @functools.cached_property
     def hash(self) -> str:

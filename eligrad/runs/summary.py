@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eligrad.runs.metrics import Tables
+from eligrad.runs.metrics import EPISODES, Tables
 from eligrad.runs.returns import area, final, mean, mean_and_error
 
 
@@ -19,7 +19,7 @@ def summarise(tables: Tables, seeds: Sequence[int], steps: int) -> dict[str, Any
     - `return_area`: area under the learning curve per step, each return weighted by its length;
     - `seconds`: the chunks' wall-clock time; `steps_per_second`: their median, all runs together.
     """
-    episodes = {name: column.to_numpy() for name, column in _columns(tables.episodes)}
+    episodes = {name: tables.episodes[name].to_numpy() for name in EPISODES.names}
     per_seed = [_one_run(episodes, tables, run, seed, steps) for run, seed in enumerate(seeds)]
     # The chunks' times are those of all runs together, and so the same in every run's rows.
     chunks = tables.chunks.filter(np.asarray(tables.chunks["run"]) == 0)
@@ -42,10 +42,6 @@ def best_run(tables: Tables, seeds: Sequence[int], steps: int) -> int:
     rows = summarise(tables, seeds, steps)["seeds"]
     last = [-np.inf if row["return_last"] is None else row["return_last"] for row in rows]
     return int(np.argmax(last))
-
-
-def _columns(table: Any) -> list[tuple[str, Any]]:
-    return list(zip(table.column_names, table.columns, strict=True))
 
 
 def _one_run(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eligrad._base.text import in_columns
 from eligrad.agents import TITLES
 from eligrad.runs.configuration import Configuration, Run, shown
 from eligrad.runs.returns import mean_and_error
@@ -40,11 +41,7 @@ def as_text(report: Report) -> str:
                 differences(configuration, configurations),
             )
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    lines = in_columns(rows)
     left_out = len(lines) - 1 - MOST_ROWS
     if left_out > 0:
         lines = [*lines[: MOST_ROWS + 1], f"… and {left_out} more: eligrad runs ls {report.store}"]

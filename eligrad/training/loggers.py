@@ -5,9 +5,10 @@ Each seed is a separate run there. A logger writes its files into the run folder
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -181,33 +182,29 @@ class Loggers:
     def open(self, names: Sequence[str], subject: Subject) -> None:
         """Begins to send to the loggers of these names."""
         for name in dict.fromkeys(names):
-            try:
+            with self._left_out_if_it_fails(name):
                 self._working[name] = LOGGERS[name](subject)
-            except Exception as error:
-                _warn(name, error)
 
     def write(self, tables: Tables, step: int) -> None:
         """Sends the rows of the chunk that ended with this step to all loggers that still work."""
         for name, logger in list(self._working.items()):
-            try:
+            with self._left_out_if_it_fails(name):
                 logger.write(tables, step)
-            except Exception as error:
-                _warn(name, error)
-                del self._working[name]
 
     def close(self) -> None:
         """Closes all loggers that still work."""
-        for name, logger in self._working.items():
-            try:
-                logger.close()
-            except Exception as error:
-                _warn(name, error)
-        self._working = {}
+        for name in list(self._working):
+            with self._left_out_if_it_fails(name):
+                self._working.pop(name).close()
 
-
-def _warn(name: str, error: Exception) -> None:
-    warnings.warn(
-        f"the logger {name!r} failed ({type(error).__name__}: {error}); training goes on without "
-        "it, and the run folder has every row",
-        stacklevel=3,
-    )
+    @contextlib.contextmanager
+    def _left_out_if_it_fails(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._working.pop(name, None)
+            warnings.warn(
+                f"the logger {name!r} failed ({type(error).__name__}: {error}); training goes on "
+                "without it, and the run folder has every row",
+                stacklevel=4,
+            )
