@@ -11,6 +11,7 @@ from eligrad import rules
 from eligrad.agents import GradientPPO, GradientPPOConfig
 from tests.agents import ppo_cases as cases
 from tests.agents.test_ppo import assert_equal
+from tests.engines.tiny import nightly
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -33,10 +34,6 @@ SMALL = GradientPPOConfig(
 
 def changed(**settings) -> GradientPPOConfig:
     return dataclasses.replace(SMALL, **settings)
-
-
-def nightly(*values):
-    return pytest.param(*values, marks=pytest.mark.nightly)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from eligrad.engines import Rollouts, Runs
 from eligrad.envs import probes
 from tests.agents.test_probes import NUMBER, PROBES, ROWS, AnyProbe
 from tests.engines import tiny_ppo as tiny
+from tests.engines.tiny import nightly
 
 pytestmark = [
     pytest.mark.usefixtures("quick_compilation"),
@@ -130,10 +131,6 @@ def solved(lesson, became: Learned):
     if not right:
         right = [np.abs(became.values - known.values(GAMMA)).max(axis=1) < 0.2]
     return np.all(right, axis=0)
-
-
-def nightly(*values):
-    return pytest.param(*values, marks=pytest.mark.nightly)
 
 
 AGENTS = [

@@ -15,6 +15,7 @@ from eligrad.training import resume, train
 from tests.engines import tiny as streaming
 from tests.engines import tiny_ppo as tiny
 from tests.engines.test_rollout import assert_same
+from tests.engines.tiny import nightly
 
 pytestmark = [
     pytest.mark.usefixtures("quick_compilation"),
@@ -59,10 +60,6 @@ class Fragile(gymnasium.Env):
 def mended():
     yield
     Fragile.mended = False
-
-
-def nightly(*values):
-    return pytest.param(*values, marks=pytest.mark.nightly)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-import pyarrow as pa
+import pytest
 
 from eligrad.agents import (
     PRESETS,
@@ -84,6 +84,12 @@ class Breaks(Environment):
         return Step(count, self._observe(count, params), reward, no, no)
 
 
-def timeless(chunks: pa.Table) -> pa.Table:
+def timeless(chunks: Any) -> Any:
     """A table of chunks without what depends on the clock."""
-    return chunks.drop_columns(["seconds", "steps_per_second"])
+    clocks = ("seconds", "steps_per_second", "rollout_seconds", "update_seconds")
+    return chunks.drop_columns([name for name in clocks if name in chunks.column_names])
+
+
+def nightly(*values: Any) -> Any:
+    """A case that only the nightly tests run."""
+    return pytest.param(*values, marks=pytest.mark.nightly)

@@ -27,6 +27,7 @@ from eligrad.agents.policies import make_policy
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box
 from eligrad.nets import tanh_mlp
+from tests.engines.tiny import timeless as timeless
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "ppo": {"rollout": 32, "minibatch_size": 16, "epochs": 2, "actor_step_size": 0.01},
@@ -99,9 +100,3 @@ class Drift(Environment):
 
     def _observe(self, state):
         return jnp.stack([state[0], jnp.sin(3 * state[0])])
-
-
-def timeless(chunks: Any) -> Any:
-    """A table of chunks without what depends on the clock."""
-    clocks = ("seconds", "steps_per_second", "rollout_seconds", "update_seconds")
-    return chunks.drop_columns([name for name in clocks if name in chunks.column_names])

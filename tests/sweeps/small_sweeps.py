@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import threading
 import time
@@ -200,3 +201,9 @@ def processes(named: bytes) -> list[int]:
             if named in (process / "cmdline").read_bytes():
                 found.append(int(process.name))
     return found
+
+
+def runs_trained(store: Path) -> int:
+    """How many runs all workers together set out to train, by their own account."""
+    logs = [path.read_text() for path in (store / "logs").iterdir()]
+    return sum(int(count) for count in re.findall(r"^(\d+) runs of ", "\n".join(logs), re.M))

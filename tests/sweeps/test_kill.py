@@ -16,7 +16,7 @@ import pytest
 
 from eligrad.analysis.load import load_runs
 from eligrad.sweeps.driver import run_sweep
-from tests.sweeps.small_sweeps import Inline, outcomes
+from tests.sweeps.small_sweeps import Inline, outcomes, runs_trained
 
 SPEC = """
 steps = {steps}
@@ -63,12 +63,6 @@ class Sweeps:
 @pytest.fixture
 def sweeps(tmp_path, quick_compilation):
     return Sweeps(tmp_path, steps=3000)
-
-
-def runs_trained(store) -> int:
-    """How many runs all workers together set out to train, by their own account."""
-    logs = [path.read_text() for path in (store / "logs").iterdir()]
-    return sum(int(count) for count in re.findall(r"^(\d+) runs of ", "\n".join(logs), re.M))
 
 
 def test_killed_with_its_worker(tmp_path, quick_compilation):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from eligrad.sweeps.jobs import Job, Task, TaskResult
 from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.spec import read_spec
 from eligrad.sweeps.store import Store
-from tests.sweeps.small_sweeps import Inline, outcomes, quick_training, small
+from tests.sweeps.small_sweeps import Inline, outcomes, quick_training, runs_trained, small
 
 __all__ = ["quick_training"]
 SPEC = f"""
@@ -51,12 +50,6 @@ def spec(tmp_path):
 def expected(spec, tmp_path, quick_training):
     run_sweep(spec, tmp_path / "undisturbed", executor=Inline(workers=1))
     return outcomes(tmp_path / "undisturbed")
-
-
-def runs_begun(store) -> int:
-    """How many runs all workers together set out to train, by their own account."""
-    logs = [path.read_text() for path in (store / "logs").iterdir()]
-    return sum(int(count) for count in re.findall(r"^(\d+) runs of ", "\n".join(logs), re.M))
 
 
 def has_saved(store, job) -> bool:
@@ -93,7 +86,7 @@ def test_two_sweeps_at_once_and_a_worker_is_killed(spec, tmp_path, expected):
     assert outcomes(store) == expected
     assert list((store / "jobs").iterdir()) == list((store / "failures").iterdir()) == []
     # One job of two runs twice, the other one once.
-    assert runs_begun(store) == 2 * 2 + 2
+    assert runs_trained(store) == 2 * 2 + 2
 
 
 HANGS = """
