@@ -114,7 +114,6 @@ def _flat(content: Any, prefix: str = "") -> dict[str, Any]:
 
 def _rm(given: argparse.Namespace) -> int:
     for run in given.runs:
-        _check_is_run(run)
         read_config(run)
     if not given.yes:
         names = printable(", ".join(str(run) for run in given.runs))
@@ -147,13 +146,7 @@ def _of_folder(path: Path) -> list[Record]:
         records = _of_folder(path.with_name(name))
         if int(index) < len(records):
             return [records[int(index)]]
-    _check_is_run(path)
     return read_folder(path, path)
-
-
-def _check_is_run(path: Path) -> None:
-    if not (path / "config.json").is_file():
-        raise FileNotFoundError(f"{path} is not a run folder: it has no config.json")
 
 
 _COMMANDS = {"ls": _ls, "show": _show, "diff": _diff, "rm": _rm}

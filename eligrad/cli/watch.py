@@ -18,7 +18,7 @@ import tyro
 from eligrad._base.errors import DamagedFileError
 from eligrad._base.text import printable
 from eligrad.cli import messages
-from eligrad.runs.config import Plan
+from eligrad.runs.config import Plan, read_config
 from eligrad.runs.returns import align, even_grid, final, mean_and_error
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ def main(arguments: list[str]) -> int:
 def _watch(command: Watch) -> int:
     if not command.every > 0:
         raise ValueError(f"--every is {command.every}; a number above 0 is accepted")
-    if not (command.run / "config.json").is_file():
-        raise FileNotFoundError(f"{command.run} is not a run folder: it has no config.json")
+    read_config(command.run)
     live = sys.stdout.isatty() and not command.once
     view, drawn = None, 0
     while True:

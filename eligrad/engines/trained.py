@@ -102,8 +102,6 @@ def read_agent(
 
 def _from_folder(path: Path, seed: Which, agent: Agent | None, env: Any) -> Trained:
     # Not RunFolder.open and restore, which clear away what a training in progress still needs.
-    if not (path / "config.json").is_file():
-        raise FileNotFoundError(f"{path} is not a run folder: it has no config.json")
     plan = plan_in_file(read_config(path)["plan"], path / "config.json")
 
     def tables() -> Any:

@@ -59,6 +59,11 @@ def in_folder(folder: Path) -> list[Path]:
     return sorted(f for f in folder.glob("checkpoint-*.npz") if _NAME.match(f.name))
 
 
+def newest_step(folder: Path) -> int:
+    """The step of the newest checkpoint in a run's folder; 0 without one."""
+    return max((int(file.stem.rpartition("-")[2]) for file in in_folder(folder)), default=0)
+
+
 def save(path: Path, tree: Any, header: dict[str, Any]) -> None:
     """Writes all leaves of `tree`, and a `header` of JSON values, to one file."""
     leaves = _named_leaves(tree)

@@ -218,6 +218,8 @@ def _check_options(options: dict[str, Any], path: Path) -> None:
 def read_config(folder: Path) -> dict[str, Any]:
     """Returns the content of `config.json`; raises an error for one that cannot be used."""
     path = folder / "config.json"
+    if not path.exists():
+        raise FileNotFoundError(f"{folder} is not a run folder: it has no config.json")
     config = read_json(path)
     if not isinstance(config, dict) or not isinstance(config.get("plan"), dict):
         raise DamagedFileError(f"{path} is damaged, or not of a run: it has no plan")

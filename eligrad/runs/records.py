@@ -16,6 +16,7 @@ from typing import Any
 from eligrad._base.errors import DamagedFileError, DamagedFileWarning
 from eligrad._base.files import read_json
 from eligrad._base.text import printable
+from eligrad.runs.checkpoint import newest_step
 from eligrad.runs.config import read_config
 from eligrad.runs.configuration import Configuration
 
@@ -122,7 +123,7 @@ def read_folder(folder: Path, base: Path) -> list[Record]:
             raise DamagedFileError(f"{folder / 'summary.json'} is not of {count} seeds")
     except FileNotFoundError:
         summary = None
-    step = _step_reached(folder) if summary is None else summary["steps"]
+    step = newest_step(folder) if summary is None else summary["steps"]
     return [
         Record(
             run=where if count == 1 else f"{where}#{index}",
@@ -218,9 +219,3 @@ def _expect_text(name: str, text: str) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise ValueError(f"{name} is {text!r:.80}, which is not text") from error
-
-
-def _step_reached(folder: Path) -> int:
-    """The step of the newest checkpoint."""
-    names = (path.stem.rpartition("-")[2] for path in folder.glob("checkpoint-*.npz"))
-    return max((int(name) for name in names if name.isdecimal() and len(name) == 12), default=0)

@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from eligrad._base.interruption import Interruption
 from eligrad.envs.names import module_of
+from eligrad.runs.checkpoint import newest_step
 from eligrad.runs.configuration import Run
 from eligrad.runs.records import JOBS
 from eligrad.sweeps.executors import Executor, make_executor
@@ -280,7 +281,8 @@ class _Bar:
         done = store.finished()
         finished = [run for run in self._runs if run.name in done]
         steps = sum(run.configuration.steps for run in finished)
-        steps += sum(len(job.runs) * _saved_step(store, job) for job in running)
+        for job in running:
+            steps += len(job.runs) * newest_step(store.path / JOBS / job.id / "program")
         if self._first:  # steps of earlier sweeps do not count for the speed
             self._first, self._bar.initial = False, steps
         self._bar.n = steps
@@ -301,8 +303,3 @@ class _Bar:
 
     def __exit__(self, *_: object) -> None:
         self._bar.close()
-
-
-def _saved_step(store: Store, job: Job) -> int:
-    folder = store.path / JOBS / job.id / "program"
-    return max((int(p.stem.rpartition("-")[2]) for p in folder.glob("checkpoint-*.npz")), default=0)

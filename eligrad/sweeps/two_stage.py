@@ -64,13 +64,11 @@ class TwoStage:
 
     def second_stage(self, choices: Sequence[Choice]) -> list[Run]:
         """The runs of stage 2: the chosen configurations on all environments, with new seeds."""
-        variants = list(_variants(self.runs).values())
-        chosen = {variants[choice.chosen][0].configuration.variant for choice in choices}
-        kept = dict.fromkeys(
-            run.configuration.hash for run in self.runs if run.configuration.variant in chosen
-        )
-        by_hash = {run.configuration.hash: run.configuration for run in self.runs}
-        return [Run(by_hash[each], seed) for each in kept for seed in self.fresh_seeds]
+        variants = list(_variants(self.runs))
+        chosen = {variants[choice.chosen] for choice in choices}
+        configurations = {run.configuration.hash: run.configuration for run in self.runs}
+        kept = [each for each in configurations.values() if each.variant in chosen]
+        return [Run(each, seed) for each in kept for seed in self.fresh_seeds]
 
     def configurations(self) -> list[Configuration]:
         """The configurations to choose from, in the order of the spec."""

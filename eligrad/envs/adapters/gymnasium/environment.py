@@ -99,7 +99,7 @@ class GymnasiumEnvironment(HostEnvironment):
         """Opens `num_copies` of the environment."""
         num_copies = whole_number("num_copies", num_copies)
         checker = ActionChecker(self._raw_action_space, num_copies, self.name)
-        return GymnasiumCopies(self, num_copies, checker)
+        return _Copies(self, num_copies, checker)
 
     def flatten(self, observation: Any) -> np.ndarray:
         """The observation of a copy as agents observe it; the same where it is an array already."""
@@ -124,7 +124,7 @@ class GymnasiumEnvironment(HostEnvironment):
         return env
 
 
-class GymnasiumCopies(HostCopies):
+class _Copies(HostCopies):
     """Bare Gymnasium environments, stepped one after another."""
 
     def __init__(self, env: GymnasiumEnvironment, num_copies: int, checker: ActionChecker) -> None:
@@ -145,7 +145,6 @@ class GymnasiumCopies(HostCopies):
         self._closed = False
 
     def reset(self, seeds: Sequence[int]) -> Shaped[np.ndarray, "copies ..."]:
-        """Begins a first episode in each copy, seeded by that copy's own integer."""
         each = check_seeds(seeds, self.num_copies)
         first = self._empty_observations()
         for row, (env, seed) in enumerate(zip(self._envs, each, strict=True)):
@@ -155,7 +154,6 @@ class GymnasiumCopies(HostCopies):
         return first
 
     def step(self, actions: Shaped[np.ndarray | jax.Array, "..."]) -> HostTransition:
-        """Takes one action in each copy; where an episode ended, the next one is begun."""
         if not self._begun:
             raise ValueError("step was called before reset(seeds) or restore(snapshots)")
         checked = self._check_actions(actions)
@@ -197,7 +195,6 @@ class GymnasiumCopies(HostCopies):
         return dict(zip(self._info, means, strict=True))
 
     def snapshot(self) -> list[bytes] | None:
-        """The whole state of each copy, or None where the simulator cannot give it."""
         self.obstacle = None
         try:
             pairs = zip(self._snapshots, self._elapsed, strict=True)
@@ -207,7 +204,6 @@ class GymnasiumCopies(HostCopies):
             return None
 
     def restore(self, snapshots: Sequence[bytes]) -> None:
-        """Continues where `snapshot` was taken, bit for bit; no `reset` is needed before."""
         if len(snapshots) != self.num_copies:
             raise ValueError(f"{len(snapshots)} snapshots for {self.num_copies} copies")
         pairs = zip(self._snapshots, snapshots, strict=True)
@@ -215,11 +211,9 @@ class GymnasiumCopies(HostCopies):
         self._begun = True
 
     def render(self) -> list[Any]:
-        """One frame of each copy (make the environment with `render_mode="rgb_array"`)."""
         return [env.render() for env in self._envs]
 
     def close(self) -> None:
-        """Closes the simulators and their windows; may be called twice."""
         if not self._closed:
             self._closed = True
             for env in self._envs:

@@ -27,7 +27,7 @@ from eligrad.envs.adapters.gymnasium.conversion import (
 from eligrad.envs.adapters.gymnasium.environment import check_seeds
 from eligrad.envs.host import HostCopies, HostEnvironment, HostTransition
 
-_in_use: WeakValueDictionary[int, VectorCopies] = WeakValueDictionary()
+_in_use: WeakValueDictionary[int, _Copies] = WeakValueDictionary()
 """The open copies of each vector environment, by its identity, which they keep alive."""
 
 
@@ -62,12 +62,12 @@ class GymnasiumVector(HostEnvironment):
                 "open them again would reset and close them under whoever trains in them; give "
                 "each user, such as evaluation, a vector environment of its own"
             )
-        copies = VectorCopies(self._vector, self._resets_itself, self.name)
+        copies = _Copies(self._vector, self._resets_itself, self.name)
         _in_use[id(self._vector.unwrapped)] = copies
         return copies
 
 
-class VectorCopies(HostCopies):
+class _Copies(HostCopies):
     """The copies of a `VectorEnv`."""
 
     def __init__(self, vector: VectorEnv, resets_itself: bool, name: str) -> None:
@@ -78,13 +78,11 @@ class VectorCopies(HostCopies):
         self._closed = False
 
     def reset(self, seeds: Sequence[int]) -> Shaped[np.ndarray, "copies ..."]:
-        """Begins a first episode in each copy, seeded by that copy's own integer."""
         each: Any = check_seeds(seeds, self.num_copies)  # vector environments take lists, too
         observation, _ = self._vector.reset(seed=each)
         return np.array(observation)
 
     def step(self, actions: Shaped[np.ndarray | jax.Array, "..."]) -> HostTransition:
-        """Takes one action in each copy; where an episode ended, the next one is begun."""
         observed, reward, terminated, truncated, infos = self._vector.step(
             self._check_actions(actions)
         )
@@ -102,20 +100,16 @@ class VectorCopies(HostCopies):
         return HostTransition(following, np.array(reward, float), terminated, truncated, reached)
 
     def snapshot(self) -> list[bytes] | None:
-        """None: a `VectorEnv` does not give the state of its copies."""
         self.obstacle = "a gymnasium.vector.VectorEnv does not tell its state"
         return None
 
     def restore(self, snapshots: Sequence[bytes]) -> None:
-        """Not possible here."""
         raise ValueError("a gymnasium.vector.VectorEnv has no snapshots to restore")
 
     def render(self) -> list[Any]:
-        """One frame of each copy."""
         return list(self._vector.render() or ())
 
     def close(self) -> None:
-        """Closes the simulators, their windows and processes; may be called twice."""
         if not self._closed:
             self._closed = True
             _in_use.pop(id(self._vector.unwrapped), None)
