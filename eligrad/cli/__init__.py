@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import importlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn, cast
 
 import tyro
 
 import eligrad
 from eligrad._base.errors import UnknownName
 from eligrad._base.text import printable
+from eligrad.cli import messages
 
 COMMANDS = {
     "train": "train an agent, or continue a run: eligrad train qrc MinAtar/Breakout-v1",
@@ -46,64 +44,33 @@ class Demo:
     seeds: int = 20
     """How many independent learners each line is made of."""
 
-    def run(self) -> None:
-        """Runs the demonstration."""
+    def run(self) -> int:
+        """Runs the demonstration; returns the exit code."""
         if self.seeds < 1:
-            _refuse(f"--seeds is {self.seeds}; 1 or more is accepted")
+            raise ValueError(f"--seeds is {self.seeds}; 1 or more is accepted")
         if self.out.suffix not in (".png", ".pdf", ".svg"):
-            _refuse(f"--out is {self.out}; a name that ends in .png, .pdf or .svg is accepted")
+            raise ValueError(
+                f"--out is {self.out}; a name that ends in .png, .pdf or .svg is accepted"
+            )
         if not self.out.resolve().parent.is_dir():
-            _refuse(f"--out: there is no folder {self.out.resolve().parent}")
+            raise ValueError(f"--out: there is no folder {self.out.resolve().parent}")
         from eligrad import demo
 
         demo.main(self.out, self.seeds)
-
-
-def _refuse(message: str) -> NoReturn:
-    print(f"eligrad demo: {message}", file=sys.stderr)
-    sys.exit(2)
-
-
-class _Printed:
-    """Standard output that ends the program when its reader ends: `eligrad runs ls | head`.
-
-    Without it, commands would report an error of a file.
-    """
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        """Writes as the stream does."""
-        with self._ending_in_silence():
-            return self._stream.write(text)
-
-    def flush(self) -> None:
-        """Flushes as the stream does."""
-        with self._ending_in_silence():
-            self._stream.flush()
-
-    @contextlib.contextmanager
-    def _ending_in_silence(self) -> Iterator[None]:
-        try:
-            yield
-        except BrokenPipeError:
-            # Python writes the rest of the buffer when it ends: to nowhere.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-            sys.exit(128 + getattr(signal, "SIGPIPE", 13))  # Windows has no such signal
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return 0
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command that the first argument names, with the others."""
-    printed = _Printed(sys.stdout)
-    with contextlib.redirect_stdout(cast(Any, printed)):
+    try:
         try:
             _run(arguments)
         finally:
-            printed.flush()
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader has ended, as in `eligrad runs ls | head`
+        # Python writes the rest of the buffer when it ends: to nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + getattr(signal, "SIGPIPE", 13))  # Windows has no such signal
 
 
 def _run(arguments: list[str] | None) -> None:
@@ -131,7 +98,7 @@ def _run(arguments: list[str] | None) -> None:
         # Ctrl-C before training starts, or a second one, ends the process at once.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if command == "demo":
-        tyro.cli(Demo, prog="eligrad demo", args=arguments[1:]).run()
+        sys.exit(messages.run("demo", tyro.cli(Demo, prog="eligrad demo", args=arguments[1:]).run))
     else:
         module = importlib.import_module(f"eligrad.cli.{command.replace('-', '_')}")
         sys.exit(module.main(arguments[1:]))

@@ -31,6 +31,8 @@ def run(command: str, action: Callable[[], int], *, debug: bool = False) -> int:
         warnings.showwarning = say
         try:
             return action()
+        except BrokenPipeError:  # `eligrad.cli.main` ends without a word
+            raise
         except (ValueError, TypeError, ImportError, OSError) as error:
             for text in messages_of(error):
                 say(text)

@@ -61,7 +61,7 @@ def run(command: Train) -> int:
             )
         return 128 + stop.signal_number
     except _FAULTS as error:
-        if command.debug:
+        if command.debug or isinstance(error, BrokenPipeError):
             raise
         print(f"eligrad train: {str(error) or repr(error)}", file=sys.stderr)
         elsewhere = isinstance(error, (FileExistsError, RunInUseError))
