@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -71,12 +72,10 @@ def from_equinox(make: Callable[..., eqx.Module]) -> Network:
 
     network = Network(sparse_init if takes_sparsity else init, apply)
     if callable(getattr(built, "features", None)) and callable(getattr(built, "head", None)):
-        return dataclasses.replace(network, head=_head, with_features=with_features)
+        return dataclasses.replace(
+            network, head=operator.attrgetter("head"), with_features=with_features
+        )
     return network
-
-
-def _head(params: Any) -> PyTree:
-    return params.head
 
 
 def _takes_sparsity(init: Callable[..., Any]) -> bool:

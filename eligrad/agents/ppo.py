@@ -202,7 +202,8 @@ class ActorCritic(PolicyAgent, RolloutAgent):
         log_ratio = policy.log_prob(seen.action) - batch.log_prob
         ratio = jnp.exp(log_ratio)
         critic_loss, advantage, metrics = self._criticise(networks, batch, ratio)
-        advantage = _standardise(jax.lax.stop_gradient(advantage))
+        advantage = jax.lax.stop_gradient(advantage)
+        advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage, ddof=1) + 1e-8)
         clipped = jnp.clip(ratio, 1.0 - c.clip, 1.0 + c.clip)
         policy_loss = -jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
         entropy = jnp.mean(policy.entropy())
@@ -296,10 +297,6 @@ class PPO(ActorCritic):
 
 
 _optimizer = optax.scale_by_adam(eps=ADAM_EPSILON)
-
-
-def _standardise(advantage: Float[Array, "..."]) -> Float[Array, "..."]:
-    return (advantage - jnp.mean(advantage)) / (jnp.std(advantage, ddof=1) + 1e-8)
 
 
 def norm(tree: PyTree) -> Float[Array, ""]:

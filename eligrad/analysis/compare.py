@@ -161,7 +161,9 @@ class Comparison:
             "Not claimed: that the two are equal where no difference was found, nor anything about "
             "other environments, settings or numbers of steps."
         )
-        paragraphs.append("\n".join(_bullet(warning) for warning in [*self.warnings, caution]))
+        paragraphs.append(
+            "\n".join(_wrapped(warning, "- ", "  ") for warning in [*self.warnings, caution])
+        )
         return "\n\n".join(paragraphs)
 
     def _heading(self) -> str:
@@ -187,12 +189,13 @@ class Comparison:
                 "their episodes count."
             )
         heading = f"{on.env}, {on.steps:,} steps, {seeds}:"
-        return "\n".join([heading, *(_wrapped(line, "  ") for line in lines)])
+        return "\n".join([heading, *(_wrapped(line, "  ", "  ") for line in lines)])
 
     def _claim(self, on: OnEnvironment) -> str:
         if math.isnan(on.p_value):
             return "Nothing can be claimed: one seed does not show how much seeds differ."
-        p_value, verdict = _p_value(on.adjusted_p_value), self.verdict(on)
+        p, verdict = on.adjusted_p_value, self.verdict(on)
+        p_value = f"p = {p:.2g}" if p >= 0.001 else "p < 0.001"
         if verdict:
             better = self.a if verdict > 0 else self.b
             return f"It can be claimed that {better} is better here ({p_value})."
@@ -382,13 +385,5 @@ def _shown(number: float, sign: str = "", digits: str = ".3g") -> str:
     return format(number, sign + digits).replace("-", "−")
 
 
-def _p_value(p_value: float) -> str:
-    return f"p = {p_value:.2g}" if p_value >= 0.001 else "p < 0.001"
-
-
-def _wrapped(text: str, indent: str = "") -> str:
-    return textwrap.fill(text, 96, initial_indent=indent, subsequent_indent=indent)
-
-
-def _bullet(text: str) -> str:
-    return textwrap.fill(text, 96, initial_indent="- ", subsequent_indent="  ")
+def _wrapped(text: str, first: str = "", others: str = "") -> str:
+    return textwrap.fill(text, 96, initial_indent=first, subsequent_indent=others)

@@ -306,16 +306,11 @@ def _add_legend(figure: Any, panels: Iterable[Any], note: str) -> None:
         loc="outside lower center",
         ncols=max(1, min(len(handles), int(figure.get_figwidth() // inches))),
         frameon=False,
-        title=_wrapped(note, figure),
+        title=textwrap.fill(note, int(12 * figure.get_figwidth())),
         title_fontsize="small",
         handlelength=2.6,
     )
     legend.get_title().set_multialignment("center")
-
-
-def _wrapped(note: str, figure: Any) -> str:
-    """Small letters in as many lines as the figure's width asks for."""
-    return textwrap.fill(note, int(12 * figure.get_figwidth()))
 
 
 def _short_numbers(axis: Any) -> None:

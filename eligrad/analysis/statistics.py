@@ -43,7 +43,11 @@ def iqm(scores: Scores, bootstrap: Bootstrap = STANDARD) -> Estimate:
     A quarter is rounded down to whole runs. Robust against single runs, unlike the mean, and less
     wasteful than the median.
     """
-    return bootstrap.estimate(_iqm, _samples(scores))
+
+    def trimmed(samples: Samples) -> Values:
+        return stats.trim_mean(np.concatenate(samples, axis=-1), 0.25, axis=-1)
+
+    return bootstrap.estimate(trimmed, _samples(scores))
 
 
 def optimality_gap(scores: Scores, goal: float = 1.0, bootstrap: Bootstrap = STANDARD) -> Estimate:
@@ -165,10 +169,6 @@ def _same_tasks(a: Scores, b: Scores) -> tuple[list[np.ndarray], list[np.ndarray
 
 def _mean(samples: Samples) -> Values:
     return _over_tasks([sample.mean(axis=-1) for sample in samples])
-
-
-def _iqm(samples: Samples) -> Values:
-    return stats.trim_mean(np.concatenate(samples, axis=-1), 0.25, axis=-1)
 
 
 def _over_tasks(each: list[Values]) -> Values:

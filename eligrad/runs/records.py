@@ -172,12 +172,9 @@ def _check_plan(plan: dict[str, Any]) -> None:
     if not seeds or plan["steps"] < 1:
         raise ValueError(f"seeds are {plan['seeds']!r:.80} and steps {plan['steps']}")
     for name, value in plan["settings"].items():
-        if not all(isinstance(each, str | _NUMBER) for each in _entries(value)):
+        entries = value if isinstance(value, list) else [value]
+        if not all(isinstance(each, str | _NUMBER) for each in entries):
             raise ValueError(f"the setting {name} is {value!r:.80}")
-
-
-def _entries(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _check_sessions(sessions: Any) -> None:

@@ -239,7 +239,8 @@ class _Driver:
         self.failures |= dict.fromkeys(given_up, trace)
         next_step = "given up" if given_up else "tried once more"
         last_line = trace.strip().rpartition("\n")[2]
-        self.bar.say(f"{_run_count(len(names))} failed and {next_step}: {last_line}")
+        count = "1 run" if len(names) == 1 else f"{len(names)} runs"
+        self.bar.say(f"{count} failed and {next_step}: {last_line}")
 
 
 def _module_folders(runs: Sequence[Run], setup: Path | None) -> tuple[str, ...]:
@@ -250,10 +251,6 @@ def _module_folders(runs: Sequence[Run], setup: Path | None) -> tuple[str, ...]:
 
 def _full(message: str, store: Path) -> str:
     return f"{message}; the files in {store} are sound: free some space and run the command again"
-
-
-def _run_count(runs: int) -> str:
-    return "1 run" if runs == 1 else f"{runs} runs"
 
 
 class _Bar:
