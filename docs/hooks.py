@@ -39,7 +39,8 @@ PACKAGES = (
     "eligrad.normalize", "eligrad.envs", "eligrad.agents", "eligrad.engines", "eligrad.training",
     "eligrad.sweeps", "eligrad.analysis",
 )  # fmt: skip
-"""Where public symbols are: those in `__all__`, or all without an underscore."""
+"""Where public symbols are: those in `__all__`, those imported at first use, or all without an
+underscore."""
 ELSEWHERE = (
     "eligrad.envs.animation.save_gif",
     "eligrad.envs.animation.save_mp4",
@@ -173,7 +174,9 @@ def _loaded(root: str, where: Path) -> Any:
 
 
 def _own(module: Any) -> list[str]:
-    return [
+    """The names that a package imports at first use; or those that a module defines."""
+    lazy = [name for name, member in module.members.items() if not member.runtime]
+    return lazy or [
         name
         for name, member in module.members.items()
         if not name.startswith("_") and not member.is_alias and not member.is_module

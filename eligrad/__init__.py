@@ -8,43 +8,22 @@ from typing import TYPE_CHECKING, Any
 from eligrad._base.lazy import lazy
 
 if TYPE_CHECKING:
-    from eligrad.analysis import load_runs
-    from eligrad.api import (
-        GQ2,
-        PPO,
-        QC,
-        QRC,
-        ExpectedSarsaLambda,
-        GradientAC,
-        GradientPPO,
-        Learner,
-        QLambda,
-        SarsaLambda,
-        StreamAC,
-        StreamQ,
-        learner,
-        load,
-    )
-    from eligrad.engines import Online
-
-__all__ = [
-    "GQ2",
-    "PPO",
-    "QC",
-    "QRC",
-    "ExpectedSarsaLambda",
-    "GradientAC",
-    "GradientPPO",
-    "Learner",
-    "Online",
-    "QLambda",
-    "SarsaLambda",
-    "StreamAC",
-    "StreamQ",
-    "learner",
-    "load",
-    "load_runs",
-]
+    from eligrad.analysis import load_runs as load_runs
+    from eligrad.api import GQ2 as GQ2
+    from eligrad.api import PPO as PPO
+    from eligrad.api import QC as QC
+    from eligrad.api import QRC as QRC
+    from eligrad.api import ExpectedSarsaLambda as ExpectedSarsaLambda
+    from eligrad.api import GradientAC as GradientAC
+    from eligrad.api import GradientPPO as GradientPPO
+    from eligrad.api import Learner as Learner
+    from eligrad.api import QLambda as QLambda
+    from eligrad.api import SarsaLambda as SarsaLambda
+    from eligrad.api import StreamAC as StreamAC
+    from eligrad.api import StreamQ as StreamQ
+    from eligrad.api import learner as learner
+    from eligrad.api import load as load
+    from eligrad.engines import Online as Online
 
 _get, _names = lazy(__name__)
 

@@ -80,11 +80,15 @@ def test_silence_when_nobody_reads_on(monkeypatch):
         def write(self, text):
             raise BrokenPipeError
 
+        def flush(self):
+            raise BrokenPipeError
+
         def fileno(self):
             return os.open(os.devnull, os.O_WRONLY)
 
+    monkeypatch.setattr(sys, "stdout", Closed())
     with pytest.raises(SystemExit) as end:
-        cli._Printed(Closed()).write("text")
+        cli.main(["completion", "bash"])
     assert end.value.code == 141
 
 

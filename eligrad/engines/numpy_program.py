@@ -73,7 +73,7 @@ class HostProgram:
 
         def find(atom: Any) -> int:
             if isinstance(atom, core.Literal):
-                return self._new(np.asarray(atom.val, atom.aval.dtype)[()])
+                return self._new(np.asarray(atom.val, _dtype(atom))[()])
             return place[atom]
 
         for equation in jaxpr.eqns:
@@ -109,6 +109,10 @@ def _run(steps: Sequence[tuple[Operation, list[int], int]], slots: list[Any]) ->
             slots[made] = operation(slots[one], slots[other])
         else:
             slots[made] = operation(*[slots[place] for place in given])
+
+
+def _dtype(atom: Any) -> np.dtype:
+    return atom.aval.dtype
 
 
 _CALLS = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint"}

@@ -23,22 +23,15 @@ from typing import TYPE_CHECKING
 from eligrad._base.lazy import lazy
 
 if TYPE_CHECKING:
-    from eligrad.optim.adam import TraceAdamState, trace_adam
-    from eligrad.optim.ascent import ascend
-    from eligrad.optim.bounded import AdaptiveObGDState, adaptive_obgd, obgd
-    from eligrad.optim.registry import Settings, make, names, uses_trace
-
-__all__ = [
-    "AdaptiveObGDState",
-    "Settings",
-    "TraceAdamState",
-    "adaptive_obgd",
-    "ascend",
-    "make",
-    "names",
-    "obgd",
-    "trace_adam",
-    "uses_trace",
-]
+    from eligrad.optim.adam import TraceAdamState as TraceAdamState
+    from eligrad.optim.adam import trace_adam as trace_adam
+    from eligrad.optim.ascent import ascend as ascend
+    from eligrad.optim.bounded import AdaptiveObGDState as AdaptiveObGDState
+    from eligrad.optim.bounded import adaptive_obgd as adaptive_obgd
+    from eligrad.optim.bounded import obgd as obgd
+    from eligrad.optim.registry import Settings as Settings
+    from eligrad.optim.registry import make as make
+    from eligrad.optim.registry import names as names
+    from eligrad.optim.registry import uses_trace as uses_trace
 
 __getattr__, __dir__ = lazy(__name__)

@@ -23,59 +23,33 @@ from typing import TYPE_CHECKING
 from eligrad._base.lazy import lazy
 
 if TYPE_CHECKING:
-    from eligrad.rules.convenience import (
-        BackwardStep,
-        backward_step,
-        sequence_loss,
-        sequence_updates,
-    )
-    from eligrad.rules.cuts import Cut, trace_cut
-    from eligrad.rules.gtd2 import GTD2
-    from eligrad.rules.multistep import lambda_error_gradients, lambda_errors
-    from eligrad.rules.registry import Regularize, TraceCut, get, names, register
-    from eligrad.rules.regularizers import Head
-    from eligrad.rules.rule import Rule, Traces, Update
-    from eligrad.rules.td import TD
-    from eligrad.rules.td_errors import (
-        expected_sarsa_td_error,
-        expected_value,
-        greedy_value,
-        q_learning_td_error,
-        sarsa_td_error,
-        taken,
-        td_error,
-    )
-    from eligrad.rules.tdc import TDC, TDRC
-
-__all__ = [
-    "GTD2",
-    "TD",
-    "TDC",
-    "TDRC",
-    "BackwardStep",
-    "Cut",
-    "Head",
-    "Regularize",
-    "Rule",
-    "TraceCut",
-    "Traces",
-    "Update",
-    "backward_step",
-    "expected_sarsa_td_error",
-    "expected_value",
-    "get",
-    "greedy_value",
-    "lambda_error_gradients",
-    "lambda_errors",
-    "names",
-    "q_learning_td_error",
-    "register",
-    "sarsa_td_error",
-    "sequence_loss",
-    "sequence_updates",
-    "taken",
-    "td_error",
-    "trace_cut",
-]
+    from eligrad.rules.convenience import BackwardStep as BackwardStep
+    from eligrad.rules.convenience import backward_step as backward_step
+    from eligrad.rules.convenience import sequence_loss as sequence_loss
+    from eligrad.rules.convenience import sequence_updates as sequence_updates
+    from eligrad.rules.cuts import Cut as Cut
+    from eligrad.rules.cuts import trace_cut as trace_cut
+    from eligrad.rules.gtd2 import GTD2 as GTD2
+    from eligrad.rules.multistep import lambda_error_gradients as lambda_error_gradients
+    from eligrad.rules.multistep import lambda_errors as lambda_errors
+    from eligrad.rules.registry import Regularize as Regularize
+    from eligrad.rules.registry import TraceCut as TraceCut
+    from eligrad.rules.registry import get as get
+    from eligrad.rules.registry import names as names
+    from eligrad.rules.registry import register as register
+    from eligrad.rules.regularizers import Head as Head
+    from eligrad.rules.rule import Rule as Rule
+    from eligrad.rules.rule import Traces as Traces
+    from eligrad.rules.rule import Update as Update
+    from eligrad.rules.td import TD as TD
+    from eligrad.rules.td_errors import expected_sarsa_td_error as expected_sarsa_td_error
+    from eligrad.rules.td_errors import expected_value as expected_value
+    from eligrad.rules.td_errors import greedy_value as greedy_value
+    from eligrad.rules.td_errors import q_learning_td_error as q_learning_td_error
+    from eligrad.rules.td_errors import sarsa_td_error as sarsa_td_error
+    from eligrad.rules.td_errors import taken as taken
+    from eligrad.rules.td_errors import td_error as td_error
+    from eligrad.rules.tdc import TDC as TDC
+    from eligrad.rules.tdc import TDRC as TDRC
 
 __getattr__, __dir__ = lazy(__name__)
