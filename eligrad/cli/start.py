@@ -8,6 +8,7 @@ import itertools
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 from jax.errors import JaxRuntimeError
 
@@ -38,14 +39,7 @@ def run(command: Train) -> int:
         if command.cache:
             keep_compiled_programs()
         if command.resume is not None:
-            resume(
-                folder,
-                steps=command.steps,
-                processes=command.processes,
-                progress=command.progress,
-                loggers=command.logger,
-                callbacks=_callbacks(command),
-            )
+            resume(folder, steps=command.steps, **_how(command))
         else:
             if command.config is not None:
                 check_imported(command.env, command.config)
@@ -92,14 +86,9 @@ def _begin(command: Train, folder: Path) -> None:
         settings = {k: v for k, v in vars(command.settings).items() if k != "exploration_steps"}
         if "exploration_fraction" in vars(command):
             settings["exploration_fraction"] = vars(command)["exploration_fraction"]
-        options = {
-            "steps": command.steps,
-            "seeds": range(command.seed, command.seed + command.seeds),
-            "max_episode_steps": command.max_episode_steps,
-            "chunk": command.chunk,
-            "checkpoint_every": command.checkpoint_every,
-            "info": command.info,
-        }
+        names = ("steps", "max_episode_steps", "chunk", "checkpoint_every", "info")
+        options = {name: getattr(command, name) for name in names}
+        options["seeds"] = range(command.seed, command.seed + command.seeds)
     else:
         options = read_options(command.config)
         settings = options.pop("settings")
@@ -114,15 +103,7 @@ def _begin(command: Train, folder: Path) -> None:
             f"up to {whole_rollouts(steps, rollout):,}"
         )
     session = prepare(
-        command.agent,
-        command.env,
-        out=folder,
-        processes=command.processes,
-        progress=command.progress,
-        loggers=command.logger,
-        callbacks=_callbacks(command),
-        **options,
-        **settings,
+        command.agent, command.env, out=folder, **_how(command), **options, **settings
     )
     with contextlib.closing(session):
         if isinstance(session.env, HostEnvironment) and session.env.note is not None:
@@ -130,8 +111,11 @@ def _begin(command: Train, folder: Path) -> None:
         session.run()
 
 
-def _callbacks(command: Train) -> list[EvaluateEvery]:
-    return [] if command.eval_every is None else [EvaluateEvery(command.eval_every)]
+def _how(command: Train) -> dict[str, Any]:
+    """The options that a new run and a resumed one have in common."""
+    callbacks = [] if command.eval_every is None else [EvaluateEvery(command.eval_every)]
+    options = {"processes": command.processes, "progress": command.progress}
+    return options | {"loggers": command.logger, "callbacks": callbacks}
 
 
 def _make_default_folder(command: Train) -> Path:

@@ -176,20 +176,10 @@ def _parse_resume(arguments: list[str], run: Path) -> Train:
     explored = getattr(plan.settings, "exploration_steps", None)
     if isinstance(explored, (int, float)):  # not an array, with which each run has its own
         options["exploration_fraction"] = explored / plan.steps
-    stored = _defaults(
-        plan.agent,
-        agent=plan.agent,
-        env=plan.env,
-        settings=plan.settings,
-        steps=plan.steps,
-        seeds=len(plan.seeds),
-        seed=plan.seeds[0],
-        max_episode_steps=plan.max_episode_steps,
-        chunk=plan.chunk,
-        checkpoint_every=plan.checkpoint_every,
-        info=tuple(plan.info),
-        **options,
-    )
+    names = ("agent", "env", "settings", "steps", "max_episode_steps", "chunk", "checkpoint_every")
+    options |= {name: getattr(plan, name) for name in names}
+    options |= {"seeds": len(plan.seeds), "seed": plan.seeds[0], "info": tuple(plan.info)}
+    stored = _defaults(plan.agent, **options)
     command = _cli(arguments, stored)
     given, kept = (_flat(each) for each in (command, stored))
     for name in given:
