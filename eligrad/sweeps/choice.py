@@ -13,7 +13,6 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
 RESAMPLES = 1000
 _TIE = 1e-9
@@ -95,6 +94,8 @@ def normalise(means: np.ndarray) -> np.ndarray:
 
 def mean_ranks(values: np.ndarray) -> np.ndarray:
     """The mean over columns of each row's rank, 1 for the largest; equal values share theirs."""
+    from scipy.stats import rankdata  # slow to import, for a mistake in a file
+
     return rankdata(-values, axis=0).mean(axis=1)
 
 
