@@ -234,40 +234,23 @@ def per_run(config: Any) -> dict[str, np.ndarray]:
     return {name: value for name, value in vars(config).items() if np.ndim(value)}
 
 
-def _register_all() -> None:
-    qrc = QLambdaConfig(rule="tdrc", beta=1.0)
-    plain = dataclasses.replace(qrc, beta=0.0)
-    for name, title, config in (
-        ("qrc", "QRC(λ)", qrc),
-        ("qc", "QC(λ)", dataclasses.replace(plain, rule="tdc")),
-        ("gq2", "GQ2(λ)", dataclasses.replace(plain, rule="gtd2")),
-        ("q-lambda", "Q(λ)", dataclasses.replace(plain, rule="td", sparsity=0.0)),
-        ("sarsa-lambda", "Gradient SARSA(λ)", dataclasses.replace(qrc, target="sarsa")),
-        (
-            "expected-sarsa-lambda",
-            "Gradient Expected SARSA(λ)",
-            dataclasses.replace(qrc, target="expected"),
-        ),
-        (
-            "stream-q",
-            "StreamQ",
-            dataclasses.replace(plain, rule="td", optimizer="obgd", step_size=1.0),
-        ),
-    ):
-        register(name, title=title, config=config, build="eligrad.agents.q_lambda:make_q_lambda")
-    gradient_ac = StreamACConfig(rule="tdrc", beta=1.0, regularize="output")
-    for name, title, config in (
-        ("stream-ac", "Stream AC(λ)", StreamACConfig()),
-        ("gradient-ac", "Gradient AC(λ)", gradient_ac),
-    ):
-        register(name, title=title, config=config, build="eligrad.agents.stream_ac:StreamAC.make")
-    register("ppo", title="PPO", config=PPOConfig(), build="eligrad.agents.ppo:PPO.make")
-    register(
-        "gradient-ppo",
-        title="Gradient PPO",
-        config=GradientPPOConfig(),
-        build="eligrad.agents.gradient_ppo:GradientPPO.make",
-    )
+_Q = "eligrad.agents.q_lambda:make_q_lambda"
+_AC = "eligrad.agents.stream_ac:StreamAC.make"
+_PPO, _GPPO = "eligrad.agents.ppo:PPO.make", "eligrad.agents.gradient_ppo:GradientPPO.make"
+_STREAM_Q = QLambdaConfig(rule="td", beta=0.0, optimizer="obgd", step_size=1.0)
+_GRADIENT_AC = StreamACConfig(rule="tdrc", beta=1.0, regularize="output")
 
-
-_register_all()
+for _name, _title, _config, _build in (
+    ("qrc", "QRC(λ)", QLambdaConfig(), _Q),
+    ("qc", "QC(λ)", QLambdaConfig(rule="tdc", beta=0.0), _Q),
+    ("gq2", "GQ2(λ)", QLambdaConfig(rule="gtd2", beta=0.0), _Q),
+    ("q-lambda", "Q(λ)", QLambdaConfig(rule="td", beta=0.0, sparsity=0.0), _Q),
+    ("sarsa-lambda", "Gradient SARSA(λ)", QLambdaConfig(target="sarsa"), _Q),
+    ("expected-sarsa-lambda", "Gradient Expected SARSA(λ)", QLambdaConfig(target="expected"), _Q),
+    ("stream-q", "StreamQ", _STREAM_Q, _Q),
+    ("stream-ac", "Stream AC(λ)", StreamACConfig(), _AC),
+    ("gradient-ac", "Gradient AC(λ)", _GRADIENT_AC, _AC),
+    ("ppo", "PPO", PPOConfig(), _PPO),
+    ("gradient-ppo", "Gradient PPO", GradientPPOConfig(), _GPPO),
+):
+    register(_name, title=_title, config=_config, build=_build)
