@@ -104,30 +104,22 @@ class Train:
 
 def _command_of(config: Any) -> type[Train]:
     """The command for an agent: `Train` with the agent's own settings as options."""
-    settings, fields = type(config), list[Any]()
-    open_choices = {
-        "rule": (rules.names(), "Which rule moves the parameters of value and h."),
-        "optimizer": (optim.names(), "Which optimiser makes steps of the rule's updates."),
-    }
-    shown = []
-    for name, (choices, help_text) in open_choices.items():
+    shown, fields = list[Any](), list[Any]()
+    for name, choices, help_text in (
+        ("rule", rules.names(), "Which rule moves the parameters of value and h."),
+        ("optimizer", optim.names(), "Which optimiser makes steps of the rule's updates."),
+    ):
         if hasattr(config, name):
             option = tyro.conf.arg(metavar="|".join(choices), help=help_text)
             shown.append((name, Annotated[str, option], getattr(config, name)))
-    settings = dataclasses.make_dataclass("Settings", shown, bases=(settings,), frozen=True)
     if hasattr(config, "exploration_steps"):
         # Follows from the steps and the fraction.
         hidden = Annotated[Any, tyro.conf.Fixed, tyro.conf.Suppress]
-        settings = dataclasses.make_dataclass(
-            "Settings",
-            [("exploration_steps", hidden, dataclasses.field(default=0.0))],
-            bases=(settings,),
-            frozen=True,
-        )
+        shown.append(("exploration_steps", hidden, 0.0))
         help_text = "Share of the steps over which ε falls from --epsilon-start to --epsilon-end."
         fraction = Annotated[float, tyro.conf.arg(help=help_text)]
-        default = dataclasses.field(default=EXPLORATION_FRACTION)
-        fields.append(("exploration_fraction", fraction, default))
+        fields.append(("exploration_fraction", fraction, EXPLORATION_FRACTION))
+    settings = dataclasses.make_dataclass("Settings", shown, bases=(type(config),), frozen=True)
     own = dataclasses.field(default_factory=lambda: settings(**vars(config)))
     fields.append(("settings", tyro.conf.OmitArgPrefixes[settings], own))
     command = dataclasses.make_dataclass("Train", fields, bases=(Train,), frozen=True)
