@@ -254,14 +254,9 @@ class Learner:
                 f"{path} holds {title}; load it with eligrad.load, or with its own class"
             )
         if (plan.agent is None) != (network is not None):
-            raise ValueError(
-                f"{path} holds an agent with "
-                + (
-                    "a custom network: pass network= again"
-                    if network is None
-                    else "eligrad's own network: pass no other"
-                )
-            )
+            own = "eligrad's own network: pass no other"
+            which = "a custom network: pass network= again" if network is None else own
+            raise ValueError(f"{path} holds an agent with {which}")
         agent = None
         if network is not None:
             env = environment_of(plan, Path(path), env)

@@ -94,13 +94,10 @@ def same_structure(name: str, tree: Any, like_name: str, like: Any) -> None:
     given, wanted = jax.tree.structure(tree), jax.tree.structure(like)
     if given != wanted:
         raise ValueError(f"{name} has structure {given}; that of {like_name} is needed: {wanted}")
-    for path, (a, b) in zip(
-        jax.tree_util.tree_leaves_with_path(tree),
-        zip(jax.tree.leaves(tree), jax.tree.leaves(like), strict=True),
-        strict=True,
-    ):
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    for (path, a), b in zip(leaves, jax.tree.leaves(like), strict=True):
         if jnp.shape(a) != jnp.shape(b):
-            leaf = jax.tree_util.keystr(path[0])
+            leaf = jax.tree_util.keystr(path)
             raise ValueError(
                 f"{name}{leaf} has shape {jnp.shape(a)}; that of {like_name}{leaf} is needed: "
                 f"{jnp.shape(b)}"

@@ -372,22 +372,19 @@ def _check_step(
     rho_tm1: ArrayLike,
     reset: ArrayLike,
     values: Values,
-) -> tuple[Array, Array, Array, Array, Array]:
+) -> tuple[Array, ...]:
     check.one_of("values", values, ("state", "action"))
     delta_t = check.real("delta_t", delta_t)
-    check.within("discount_t", discount_t, 0.0, 1.0)
-    check.within("lam", lam, 0.0, 1.0)
-    check.within("rho_tm1", rho_tm1, 0.0, jnp.inf)
-    numbers = [delta_t] + [
-        check.number(name, value, like=delta_t)
-        for name, value in (("discount_t", discount_t), ("lam", lam), ("rho_tm1", rho_tm1))
-    ]
-    flag = check.boolean("reset", reset)
-    for name, value in zip(
-        ("delta_t", "discount_t", "lam", "rho_tm1", "reset"), [*numbers, flag], strict=True
-    ):
+    checked = {"delta_t": delta_t}
+    for name, value, high in (
+        ("discount_t", discount_t, 1.0), ("lam", lam, 1.0), ("rho_tm1", rho_tm1, jnp.inf),
+    ):  # fmt: skip
+        check.within(name, value, 0.0, high)
+        checked[name] = check.number(name, value, like=delta_t)
+    checked["reset"] = check.boolean("reset", reset)
+    for name, value in checked.items():
         check.scalar(name, value)
-    return numbers[0], numbers[1], numbers[2], numbers[3], flag
+    return tuple(checked.values())
 
 
 def _zeros_like(tree: PyTree) -> PyTree:

@@ -58,11 +58,8 @@ class Tables(NamedTuple):
     @classmethod
     def join(cls, stretches: Iterable[Tables]) -> Tables:
         """Concatenates tables of consecutive steps; without any, tables without rows."""
-        episodes, chunks = [EPISODES.empty_table()], [CHUNKS.empty_table()]
-        for stretch in stretches:
-            episodes.append(stretch.episodes)
-            chunks.append(stretch.chunks)
-        return cls(concatenate(episodes), concatenate(chunks))
+        empty = cls(EPISODES.empty_table(), CHUNKS.empty_table())
+        return cls(*map(concatenate, zip(empty, *stretches, strict=True)))
 
 
 def concatenate(tables: Sequence[pa.Table]) -> pa.Table:

@@ -147,13 +147,10 @@ def _variants(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 def _check_complete(runs: Sequence[Run]) -> None:
     """Raises `SpecError` for a configuration that was not tried on all environments and seeds."""
-    cells = {
-        name: {(run.configuration.env, run.seed) for run in group}
-        for name, group in _variants(runs).items()
-    }
-    everything = set().union(*cells.values())
-    for name, group in _variants(runs).items():
-        missing = sorted(str(each) for each in everything - cells[name])
+    everything = {(run.configuration.env, run.seed) for run in runs}
+    for group in _variants(runs).values():
+        tried = {(run.configuration.env, run.seed) for run in group}
+        missing = sorted(map(str, everything - tried))
         if missing:
             agent = group[0].configuration.agent
             raise SpecError(

@@ -66,11 +66,9 @@ def _attempt(store: Store, task: Task) -> TaskResult:
         try:
             run_setup(task.setup)
             _train(claim)
-        except OSError as error:
-            if error.errno in FULL:
+        except Exception as error:
+            if getattr(error, "errno", None) in FULL:
                 raise
-            return _failed(store, claim)
-        except Exception:
             return _failed(store, claim)
         store.finish(claim)
         return TaskResult("finished")

@@ -156,7 +156,20 @@ def record(
                 actions.append(following[0])  # not taken, but SARSA bootstraps from it
                 break
     seen, taken, got = np.stack(observations), np.stack(actions), np.array(rewards)
-    recording = Recording(
+    thoughts: dict[str, Any] = {}
+    inspection = agent.inspect(state, seen, taken, got)
+    if inspection is not None:
+        following = inspection.next_values * np.append(np.ones(len(rewards) - 1), not terminated)
+        thoughts = {
+            "scaled_rewards": inspection.rewards,
+            "values": inspection.values,
+            "following": following,
+            "td_errors": inspection.rewards + inspection.discount * following - inspection.values,
+            "auxiliary": inspection.h,
+            "of_actions": inspection.of_actions,
+            "discount": inspection.discount,
+        }
+    return Recording(
         title=title or env.name,
         frames=np.stack(frames),
         observations=seen,
@@ -165,20 +178,7 @@ def record(
         terminated=terminated,
         truncated=truncated,
         action_names=_action_names(env),
-    )
-    inspection = agent.inspect(state, seen, taken, got)
-    if inspection is None:
-        return recording
-    following = inspection.next_values * np.append(np.ones(len(rewards) - 1), not terminated)
-    return dataclasses.replace(
-        recording,
-        scaled_rewards=inspection.rewards,
-        values=inspection.values,
-        following=following,
-        td_errors=inspection.rewards + inspection.discount * following - inspection.values,
-        auxiliary=inspection.h,
-        of_actions=inspection.of_actions,
-        discount=inspection.discount,
+        **thoughts,
     )
 
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
+from eligrad.envs.core import select
 from eligrad.envs.minatar.base import FIRE, LEFT, NOOP, RIGHT, Game
 from eligrad.envs.minatar.canvas import SIZE, Canvas
 
@@ -120,13 +121,6 @@ def _cell(row: int, column: int) -> Cell:
     return Cell(jnp.int32(row), jnp.int32(column))
 
 
-def _where(condition: Bool[Array, ""], on_true: Cell, on_false: Cell) -> Cell:
-    return Cell(
-        jnp.where(condition, on_true.row, on_false.row),
-        jnp.where(condition, on_true.column, on_false.column),
-    )
-
-
 def _bit(position: Int[Array, "*shape"]) -> UInt32[Array, "*shape"]:
     return jnp.uint32(1) << position.astype(jnp.uint32)
 
@@ -174,8 +168,8 @@ def _act(game: SpaceInvadersState, action: Int[Array, ""]) -> SpaceInvadersState
     fires = (action == FIRE) & (game.shot_timer == 0)
     turn = (action == RIGHT).astype(jnp.int32) - (action == LEFT).astype(jnp.int32)
     cannon = jnp.clip(game.cannon + turn, 0, LAST)
-    shot = _where(fires, Cell(jnp.int32(LAST), cannon), game.shot)
-    earlier_shot = _where(fires, game.shot, game.earlier_shot)
+    shot = select(fires, Cell(jnp.int32(LAST), cannon), game.shot)
+    earlier_shot = select(fires, game.shot, game.earlier_shot)
     timer = jnp.where(fires, SHOT_COOL_DOWN, game.shot_timer)
     return game._replace(
         cannon=cannon,
@@ -218,7 +212,7 @@ def _drop_bomb(game: SpaceInvadersState) -> SpaceInvadersState:
         alive = game.aliens & _bit(COLUMNS * r + column - game.corner.column) != 0
         lowest = jnp.where(alive & (row < SIZE), row, lowest)
     return game._replace(
-        bomb=_where(due, Cell(lowest, column), game.bomb),
+        bomb=select(due, Cell(lowest, column), game.bomb),
         bomb_timer=jnp.where(due, BOMB_INTERVAL, game.bomb_timer) - 1,
     )
 
@@ -260,6 +254,6 @@ def _next_wave(game: SpaceInvadersState, ramping: Bool[Array, ""]) -> SpaceInvad
     faster = cleared & ramping & (game.march_interval > FASTEST_MARCH)
     return game._replace(
         aliens=jnp.where(cleared, FULL, game.aliens),
-        corner=_where(cleared, _cell(0, 2), game.corner),
+        corner=select(cleared, _cell(0, 2), game.corner),
         march_interval=game.march_interval - faster.astype(jnp.int32),
     )
