@@ -133,12 +133,12 @@ def quick_training(monkeypatch):
 
 
 def quick_train(
-    agent, env, *, steps, seeds, out, max_episode_steps, env_params, info, **settings
+    agent, env, *, steps, seeds, out, max_episode_steps, env_params, info=(), **settings
 ) -> None:
     """Fakes `train`."""
     settings = make_settings(agent, settings, runs=len(seeds))
     about = (agent, settings, env, max_episode_steps, env_params, list(seeds))
-    plan = Plan(*about, steps, 50, 100, info)
+    plan = Plan(*about, steps, 50, 100, list(info))
     _quick_run(RunFolder.create(out), plan, [])
 
 
