@@ -107,7 +107,7 @@ class Problem:
         return _discounted_sum(mdp, one_step, lam)
 
     def bellman_error(self, w: Float[ArrayLike, " p"], lam: float) -> float:
-        r"""The Bellman error $\sum_s d(s) \, \delta^\lambda_\pi(s)^2$."""
+        r"""The Bellman error $\sum_s d(s) \delta^\lambda_\pi(s)^2$."""
         return float(self.mdp.weighting @ self.td_errors(w, lam) ** 2)
 
     def projected_bellman_error(
@@ -116,7 +116,7 @@ class Problem:
         lam: float,
         h_features: Float[np.ndarray, "S k_h"] | None = None,
     ) -> float:
-        r"""The projected Bellman error $\max_h \sum_s d(s) (2 \delta^\lambda_\pi(s) h(s) - h(s)^2)$.
+        r"""The projected Bellman error, $\max_h \sum_s d(s) (2 \delta^\lambda_\pi(s) - h(s)) h(s)$.
 
         h is linear in `h_features`, by default the observations. With tabular features it is the
         Bellman error.
