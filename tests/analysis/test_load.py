@@ -72,3 +72,11 @@ def test_problems_are_told_apart_by_columns(tmp_path):
     assert runs["max_episode_steps"].tolist() == [70, pd.NA]
     np.testing.assert_array_equal(runs["env_params.left"], [np.nan, 2.0])
     assert runs["config_hash"].nunique() == 2
+
+
+def test_the_speed_is_that_of_each_run(tmp_path):
+    """Not that of the runs that share its program."""
+    result = train("qrc", "Probe/Reward-v0", steps=20, seeds=4, out=tmp_path / "run")
+    runs = load_runs(tmp_path)
+    assert len(runs) == 4
+    np.testing.assert_allclose(runs["steps_per_second"], result.summary["steps_per_second"] / 4)

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 from eligrad.agents import PRESETS, make_settings
+from eligrad.analysis import load_chunks
 from eligrad.cli import start
 from eligrad.cli import train as cli_train
 from eligrad.runs.config import Plan
@@ -83,6 +84,15 @@ def test_says_that_steps_are_rounded_to_whole_rollouts(tmp_path, capsys, monkeyp
         cli_train.main(arguments)
     told = capsys.readouterr().out
     assert "whole rollouts of 2,048 steps: --steps is rounded up to 4,096" in told
+
+
+def test_evaluates_between_chunks(tmp_path):
+    run = tmp_path / "run"
+    command = ["qrc", "Probe/Reward-v0", "--steps", "40", "--chunk", "10", "--seeds", "1"]
+    options = ["--eval-every", "20", "--no-progress", "--no-cache", "--out", str(run)]
+    assert cli_train.main([*command, *options]) == 0
+    evaluated = load_chunks(run).set_index("step")["evaluation_return"]
+    assert evaluated.notna().to_dict() == {10: False, 20: True, 30: False, 40: True}
 
 
 def test_a_run_from_a_file_and_again_from_its_folder(tmp_path, capsys):
