@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
 import sys
+import textwrap
 
 import filelock  # noqa: F401 (these before anything is taken away)
 import jax
@@ -121,3 +123,25 @@ def test_a_compiler_without_our_option_goes_without(monkeypatch):
     assert devices.jit(lambda x: x + 1)(1) == 2
     assert used == [{"xla_cpu_copy_insertion_use_region_analysis": True}, None]
     devices._compiler_options.cache_clear()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the names of threads in /proc")
+@pytest.mark.parametrize("given", [None, "3"])
+def test_one_thread_for_one_streaming_agent(given):
+    code = """
+        import os, pathlib
+        from eligrad.engines.devices import one_thread
+        one_thread()
+        import jax
+        jax.numpy.zeros(3).block_until_ready()
+        tasks = pathlib.Path("/proc/self/task").iterdir()
+        names = [task.joinpath("comm").read_text().strip() for task in tasks]
+        print(names.count("tf_XLAEigen"), os.environ.get("NPROC"))
+    """
+    environment = {k: v for k, v in os.environ.items() if k != "NPROC"}
+    environment |= {"JAX_PLATFORMS": "cpu"} | ({} if given is None else {"NPROC": given})
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == [given or "1", str(given)]

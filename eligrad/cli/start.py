@@ -16,7 +16,7 @@ from eligrad._base.checks import whole_number
 from eligrad.cli.modules import look_here
 from eligrad.cli.train import Train
 from eligrad.engines import Diverged, EnvironmentFault, OutOfMemory, WorkerDied
-from eligrad.engines.devices import device_for_each_run, keep_compiled_programs
+from eligrad.engines.devices import device_for_each_run, keep_compiled_programs, one_thread
 from eligrad.engines.trained import check_imported
 from eligrad.envs import HostEnvironment
 from eligrad.envs.names import module_of
@@ -36,6 +36,8 @@ def run(command: Train) -> int:
     folder = command.resume or command.out or _make_default_folder(command)
     try:
         device_for_each_run(command.seeds)
+        if command.seeds == 1 and rollout_of(command.settings) == 1:
+            one_thread()
         if command.cache:
             keep_compiled_programs()
         if command.resume is not None:

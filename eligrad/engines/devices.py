@@ -45,6 +45,22 @@ def device_for_each_run(runs: int) -> None:
             jax.config.update("jax_num_cpu_devices", min(runs, MOST_DEVICES))
 
 
+def one_thread() -> None:
+    """Lets XLA have one thread for its work on a CPU, which is best for a single streaming agent.
+
+    Else it divides the larger arrays of each step among as many threads as there are cores, and
+    handing the parts over costs more than it saves. Call it before JAX is first used: it has no
+    effect later. NPROC in the environment is XLA's setting for it, and comes first if it is set.
+    """
+    if "NPROC" not in os.environ:
+        os.environ["NPROC"] = "1"
+        try:
+            with contextlib.suppress(RuntimeError):  # told where a device is needed
+                jax.devices()
+        finally:
+            del os.environ["NPROC"]
+
+
 def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """`jax.jit` with the compiler options that training gains by."""
     return jax.jit(function, compiler_options=_compiler_options(), **options)
