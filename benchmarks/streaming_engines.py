@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.record import record
 from eligrad import Online
 from eligrad.agents import registry
 from eligrad.engines import HostRuns, Runs
@@ -97,11 +98,10 @@ def main() -> None:
             began = time.perf_counter()
             advance()
             best[name] = min(best[name], time.perf_counter() - began)
-    print(f"{given.agent}, observations {given.shape}, jax {jax.__version__}")
+    what = f"{given.agent} {'x'.join(map(str, given.shape))}"
     for name, seconds in best.items():
-        micros, ratio = 1e6 * seconds / LENGTH, seconds / best["stream"]
-        print(
-            f"{name:<8}{LENGTH / seconds:>9,.0f} steps/s{micros:>8.1f} µs  {ratio:.2f}", flush=True
+        record(
+            what, name, 1e6 * seconds / LENGTH, "µs", ratio=seconds / best["stream"], to="stream"
         )
     if given.calls:
         seconds = np.empty(given.calls)
@@ -110,9 +110,8 @@ def main() -> None:
             online.observe(rows[call % LENGTH], 1.0)
             seconds[call] = time.perf_counter() - began
         median, last = 1e6 * np.quantile(seconds, (0.5, 0.99))
-        print(
-            f"{given.calls:,} calls: median {median:.1f} µs, p99 {last:.1f} ({last / median:.2f})"
-        )
+        record(what, "observe, median of calls", median, "µs")
+        record(what, "observe, p99", last, "µs", ratio=last / median, to="the median")
     host.close()
 
 
