@@ -8,6 +8,7 @@ import zlib
 import jax
 import pytest
 from hypothesis import HealthCheck, settings
+from jax._src import lru_cache
 from jaxtyping import install_import_hook
 
 # Every annotated function of the library is checked at run time; before any of it is imported.
@@ -81,8 +82,10 @@ def quick_compilation():
 def compiled_once(tmp_path_factory):
     """Keeps compiled programs for all tests and processes.
 
-    The limit of the folder's size is there for the lock that comes with it.
+    The limit of the folder's size is there for the lock that comes with it. It is never reached: to
+    look for it would read a file of every program for each new one.
     """
+    lru_cache.LRUCache._evict_if_needed = lambda self, *, additional_size=0: None
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
