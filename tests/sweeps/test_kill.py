@@ -20,21 +20,21 @@ from tests.sweeps.small_sweeps import Inline, outcomes, runs_trained
 
 SPEC = """
 steps = {steps}
-seeds = 3
+seeds = {seeds}
 agents = ["qrc"]
 envs = ["Probe/OffPolicy-v0"]
 [grid]
-lam = [0.0, 0.5, 0.8, 0.9]
+lam = {lam}
 """
 
 
 class Sweeps:
     """`eligrad sweep`, on two workers if nothing else is said, as often as one likes."""
 
-    def __init__(self, folder, steps, workers=2):
+    def __init__(self, folder, steps, workers=2, seeds=3, lam=(0.0, 0.5, 0.8, 0.9)):
         self.workers = str(workers)
         self.spec = folder / "spec.toml"
-        self.spec.write_text(SPEC.format(steps=steps))
+        self.spec.write_text(SPEC.format(steps=steps, seeds=seeds, lam=list(lam)))
 
     def start(self, store):
         command = [
@@ -67,7 +67,7 @@ def sweeps(tmp_path, quick_compilation):
 
 def test_killed_with_its_worker(tmp_path, quick_compilation):
     """After a checkpoint; the same command again goes on to what an undisturbed sweep comes to."""
-    sweeps = Sweeps(tmp_path, steps=3000, workers=1)
+    sweeps = Sweeps(tmp_path, steps=3000, workers=1, seeds=2, lam=(0.0, 0.9))
     undisturbed, store = tmp_path / "undisturbed", tmp_path / "store"
     run_sweep(sweeps.spec, undisturbed, executor=Inline(workers=1))
     sweep = sweeps.start(store)
