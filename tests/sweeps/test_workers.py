@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from eligrad.runs.folder import RunFolder
+from eligrad.sweeps import driver
 from eligrad.sweeps import store as stores
 from eligrad.sweeps.driver import run_sweep, train_runs
 from eligrad.sweeps.executors import local
@@ -47,8 +48,9 @@ def spec(tmp_path):
 
 
 @pytest.fixture
-def expected(spec, tmp_path, quick_training):
+def expected(spec, tmp_path, quick_training, monkeypatch):
     run_sweep(spec, tmp_path / "undisturbed", executor=Inline(workers=1))
+    monkeypatch.setattr(driver, "POLL", 0.1)  # workers need the core more than who waits for them
     return outcomes(tmp_path / "undisturbed")
 
 
