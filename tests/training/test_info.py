@@ -17,6 +17,7 @@ from eligrad.training import resume, train
 from eligrad.training.loggers import scalars
 from tests.sweeps.small_sweeps import Inline
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 NAME = f"{__name__}:Aging-v0"
 
 
