@@ -115,39 +115,19 @@ def rule_options(settings: HSettings, network: Network, theta: PyTree) -> dict[s
     return options
 
 
-_SAMPLE = 256
-"""Of a large array, only one in this many entries counts in `correction_share`."""
-
-
+@one_kernel
 def correction_share(delta: Float[Array, ""], z_w: PyTree, update_w: PyTree) -> Float[Array, ""]:
     """How large the gradient correction is beside the semi-gradient step: |δ z_w - Δw| / |δ z_w|.
 
-    It is 0 where the update is that of TD(λ), and NaN where there is no step at all. Of large
-    arrays a sample of rows counts, each as many times as rows it stands for: all of them would
-    cost a third of a step.
+    It is 0 where the update is that of TD(λ), and NaN where there is no step at all.
     """
 
-    def sample(leaf: Array) -> Array:
-        return leaf[::_SAMPLE] if leaf.ndim and leaf.shape[0] >= 4 * _SAMPLE else leaf
-
-    stands_for = jax.tree.map(lambda z: z.size / sample(z).size, z_w)
-    part_z, part_update = jax.tree.map(sample, z_w), jax.tree.map(sample, update_w)
-    return _norm_of_gap(delta, part_z, part_update, stands_for)
-
-
-@one_kernel
-def _norm_of_gap(
-    delta: Float[Array, ""], z_w: PyTree, update_w: PyTree, weights: PyTree
-) -> Float[Array, ""]:
-    """|δ z_w - Δw| / |δ z_w|, where the square of each leaf has a weight."""
-
-    def squares(leaf: Array, weight: Number) -> Float[Array, ""]:
+    def norm(tree: PyTree) -> Float[Array, ""]:
         # A product, since a compiler sums in another order with more runs.
-        return jnp.dot(leaf.ravel(), leaf.ravel()) * weight
+        return jnp.sqrt(sum(jnp.dot(leaf.ravel(), leaf.ravel()) for leaf in jax.tree.leaves(tree)))
 
-    trace = jax.tree.map(lambda z, n: squares(delta * z, n), z_w, weights)
-    gap = jax.tree.map(lambda z, u, n: squares(delta * z - u, n), z_w, update_w, weights)
-    return jnp.sqrt(sum(jax.tree.leaves(gap)) / sum(jax.tree.leaves(trace)))
+    step = jax.tree.map(lambda z: delta * z, z_w)
+    return norm(jax.tree.map(jnp.subtract, step, update_w)) / norm(step)
 
 
 def health(

@@ -145,7 +145,11 @@ class Critic:
             moved = moved._replace(theta=theta, optimizer_theta=optimizer_theta)
             metrics["h"] = of_h["h_tm1"]
         if self.rule.has_auxiliary and self.rule.traces_w:
-            metrics["correction_share"] = auxiliary.correction_share(delta, traces.w, step.w)
+            # Of the last layer, if it is known: that of all weights would cost a third of a step.
+            part = self.network.head or (lambda w: w)
+            metrics["correction_share"] = auxiliary.correction_share(
+                delta, part(traces.w), part(step.w)
+            )
         return moved, metrics
 
 

@@ -9,7 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from eligrad.agents import PRESETS, QLambda, auxiliary, default_network
+from eligrad.agents import (
+    PRESETS,
+    QLambda,
+    Transition,
+    auxiliary,
+    default_network,
+    make_settings,
+)
 from eligrad.training import train
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -34,15 +41,40 @@ def test_a_constant_h_has_no_correlation():
     assert np.isnan(found["h_td_error_correlation"]).all()
 
 
-@pytest.mark.parametrize("rows", [3, 3000])
-def test_share_of_the_correction(rows):
-    z = {"a": jnp.ones((rows, 2)), "b": jnp.full(4, 2.0)}
+def test_share_of_the_correction():
+    z = {"a": jnp.ones((3, 2)), "b": jnp.full(4, 2.0)}
     correction = jax.tree.map(lambda leaf: 0.25 * leaf, z)
     update = jax.tree.map(lambda zw, c: 3.0 * zw - c, z, correction)
     share = auxiliary.correction_share(jnp.float32(3.0), z, update)
     assert share == pytest.approx(0.25 / 3.0, rel=1e-5)
     none = auxiliary.correction_share(jnp.float32(3.0), z, jax.tree.map(lambda zw: 3.0 * zw, z))
     assert none == 0.0
+
+
+@pytest.mark.parametrize("says_where_its_head_is", [True, False])
+def test_share_of_a_step_is_that_of_the_last_layer_or_of_all_weights(says_where_its_head_is):
+    network = default_network((4,), 2)
+    if not says_where_its_head_is:
+        network = dataclasses.replace(network, head=None)
+    agent = QLambda(make_settings("qrc", {"step_size": 0.5}, steps=100), network)
+    seen = jnp.arange(4.0)
+    after, metrics = agent.init(jax.random.key(0), seen), {}
+    for sign in (-1.0, 2.0, -3.0):
+        transition = Transition(
+            jnp.float32(1.0), jnp.bool(False), jnp.bool(False), sign * seen, sign * seen
+        )
+        state, _ = agent.act(after, jax.random.key(1))
+        after, metrics = agent.update(state, transition, jax.random.key(2))
+
+    def part(params):
+        chosen = params.head if says_where_its_head_is else params
+        return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(chosen)])
+
+    semi_gradient = np.asarray(metrics["td_error"]) * part(after.traces.w)
+    direction = (part(after.w) - part(state.w)) / 0.5  # pyright: ignore[reportPossiblyUnbound]
+    expected = np.linalg.norm(semi_gradient - direction) / np.linalg.norm(semi_gradient)
+    assert expected > 0.01
+    assert metrics["correction_share"] == pytest.approx(expected, rel=1e-4)
 
 
 def test_every_run_has_the_columns_and_says_once_that_h_is_dead(tmp_path):
