@@ -67,13 +67,14 @@ def sweeps(tmp_path, quick_compilation):
 
 def test_killed_with_its_worker(tmp_path, quick_compilation):
     """After a checkpoint; the same command again goes on to what an undisturbed sweep comes to."""
-    sweeps = Sweeps(tmp_path, steps=3000, workers=1, seeds=2, lam=(0.0, 0.9))
+    sweeps = Sweeps(tmp_path, steps=9000, workers=1, seeds=2, lam=(0.0, 0.9))
     undisturbed, store = tmp_path / "undisturbed", tmp_path / "store"
     run_sweep(sweeps.spec, undisturbed, executor=Inline(workers=1))
     sweep = sweeps.start(store)
     wait_for(lambda: list(store.glob("jobs/*/program/checkpoint-*.npz")), sweep)
     kill(sweep.pid, *children(sweep.pid))
     sweep.communicate()
+    assert sweep.returncode == -signal.SIGKILL
     readable(store)
     sweeps.finish(store)
     assert outcomes(store) == outcomes(undisturbed)
