@@ -161,7 +161,7 @@ def test_agrees_with_numpy(variant, values, lam, ratios, endings, x64):
         (by_recursion, reference.forward_updates(rule.name, case, lam, *regularizer)),
         (by_traces, reference.backward_updates(rule.name, case, lam, *regularizer)),
     ):
-        ours = computed(params, seq, lam)
+        ours = computed(params, seq, np.asarray(lam, dtype))
         np.testing.assert_allclose(cases.flat_rows(ours.w), theirs[0], rtol=1e-9, atol=1e-11)
         if ours.theta is not None:
             np.testing.assert_allclose(
