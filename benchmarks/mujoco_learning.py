@@ -1,4 +1,4 @@
-"""PPO and Gradient PPO on MuJoCo: seven variants, four tasks.
+"""PPO, Gradient PPO and the streaming actor-critics on MuJoCo: nine variants, four tasks.
 
     python -m benchmarks.mujoco_learning --steps 300000 --seeds 3 --runs runs/mujoco --out results/mujoco
     python -m benchmarks.results
@@ -27,7 +27,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {"ppo": ("ppo", {})} | {
     f"{rule}-{advantage}": ("gradient-ppo", {"rule": rule, "advantage": advantage})
     for rule in ("tdrc", "tdc", "gtd2")
     for advantage in ("fresh", "stale")
-}
+} | {agent: (agent, {}) for agent in ("stream-ac", "gradient-ac")}
 
 
 def is_finished(folder: Path) -> bool:
