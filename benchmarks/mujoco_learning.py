@@ -23,11 +23,15 @@ from eligrad.runs.plot import curves
 from eligrad.training import resume, train
 
 TASKS = ("Hopper-v4", "HalfCheetah-v4", "Walker2d-v4", "Ant-v4")
-VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {"ppo": ("ppo", {})} | {
-    f"{rule}-{advantage}": ("gradient-ppo", {"rule": rule, "advantage": advantage})
-    for rule in ("tdrc", "tdc", "gtd2")
-    for advantage in ("fresh", "stale")
-} | {agent: (agent, {}) for agent in ("stream-ac", "gradient-ac")}
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = (
+    {"ppo": ("ppo", {})}
+    | {
+        f"{rule}-{advantage}": ("gradient-ppo", {"rule": rule, "advantage": advantage})
+        for rule in ("tdrc", "tdc", "gtd2")
+        for advantage in ("fresh", "stale")
+    }
+    | {agent: (agent, {}) for agent in ("stream-ac", "gradient-ac")}
+)
 
 
 def is_finished(folder: Path) -> bool:

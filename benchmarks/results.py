@@ -43,6 +43,7 @@ NAMES: dict[str, str] = {
     "qrc-beta0.1": "QRC(λ), β = 0.1",
     "qrc-beta0.01": "QRC(λ), β = 0.01",
     "qrc-watkins": "QRC(λ), Watkins' cut",
+    "qrc-output": "QRC(λ), β on the output of h",
     "stream-q": TITLES["stream-q"],
     "q-lambda": TITLES["q-lambda"],
     "q-lambda-sparse": "Q(λ), sparse initialisation",
@@ -55,6 +56,8 @@ NAMES: dict[str, str] = {
         for rule, title in RULES.items()
         for advantage in ("fresh", "stale")
     },
+    "stream-ac": TITLES["stream-ac"],
+    "gradient-ac": TITLES["gradient-ac"],
 }
 """What tables call a variant; also the order of their rows."""
 # Colours that stay apart for the colour-blind (Okabe and Ito).
@@ -64,6 +67,7 @@ LINES: dict[str, tuple[str, str]] = {
     "qrc-beta0.1": ("#56B4E9", "-."),
     "qrc-beta0.01": ("#CC79A7", "--"),
     "qrc-watkins": ("#000000", ":"),
+    "qrc-output": ("#009E73", "-"),
     "stream-q": ("#E69F00", "-"),
     "q-lambda": ("#D55E00", "-"),
     "q-lambda-sparse": ("#D55E00", "--"),
@@ -76,6 +80,8 @@ LINES: dict[str, tuple[str, str]] = {
         for rule, colour in (("tdrc", "#0072B2"), ("tdc", "#009E73"), ("gtd2", "#CC79A7"))
         for advantage in ("fresh", "stale")
     },
+    "stream-ac": ("#E69F00", "-"),
+    "gradient-ac": ("#D55E00", "-"),
 }
 LOST = {"Freeway": 1.0}
 """Below this final return a run is lost: it got next to nothing for its last tenth."""
@@ -312,7 +318,8 @@ def leaky_relu(root: Path = ROOT) -> str:
 
 # Verdicts.
 
-CLAIMS: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
+Claim = tuple[str, str, str, Sequence[str], str]
+CLAIMS: tuple[Claim, ...] = (
     ("QRC(λ) > StreamQ", "qrc", "stream-q", GAMES, "minatar-5m"),
     ("QRC(λ) > Q(λ), from the same sparse weights", "qrc", "q-lambda-sparse", GAMES, "minatar-5m"),
     ("QRC(λ) > QC(λ)", "qrc", "qc", GAMES, "minatar-5m"),
@@ -323,33 +330,45 @@ CLAIMS: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
     ("TDC(λ) > GTD2(λ) in Gradient PPO", "tdc-fresh", "gtd2-fresh", TASKS, "mujoco"),
 )
 """Claim, variant, what it is said to be better than, environments, study."""
+VERDICTS = ("**holds**", "**does not hold**", "not enough data")
+STAGE_TWO: tuple[Claim, ...] = (
+    ("the chosen one > the paper's", "qrc-output", "qrc", (*GAMES, *SMALL), "h/stage-2"),
+)
 
 
-def verdicts(runs: Table) -> str:
-    """A row for each claim and environment.
+def verdicts(
+    runs: Table, claims: Sequence[Claim] = CLAIMS, words: tuple[str, str, str] = VERDICTS
+) -> str:
+    """A row for each claim and environment that has runs.
 
-    *Holds*: equal means are rejected in favour of the claim; *does not hold*: against it; else
-    *not enough data*. Welch's t-test on final returns, Holm's correction over all rows, 5 %.
+    The first of `words`: equal means are rejected in favour of the claim; the second: against it;
+    else the third. Welch's t-test on final returns, 5 %, Holm's correction over all rows; one that
+    has no runs yet counts in it with a p-value of 1.
     """
-    rows = list(_comparisons(runs))
-    adjusted = statistics.holm(np.array([p for *_, p in rows]))
+    rows = list(_comparisons(runs, claims))
+    missing = sum(len(envs) for *_, envs, _ in claims) - len(rows)
+    adjusted = statistics.holm(np.array([p for *_, p in rows] + [1.0] * missing))
     head = "claim|environment|steps, seeds|difference [95 % interval]|p (Holm)|verdict"
     lines: list[Sequence[str]] = [head.split("|")]
-    for (claim, env, size, gap, lost, _), p in zip(rows, adjusted, strict=True):
-        verdict = "not enough data"
+    for (claim, env, size, gap, lost, _), p in zip(rows, adjusted, strict=False):
+        verdict = words[2]
         if p < LEVEL:
-            verdict = "**holds**" if gap.value > 0 else "**does not hold**"
+            verdict = words[0] if gap.value > 0 else words[1]
         interval = f"{gap.value:+,.4g} [{gap.low:+,.4g}, {gap.high:+,.4g}]".replace("-", "−")
         shown = f"{p:.1e}" if p < 1e-3 else f"{p:.3f}"
         lines.append([claim, env, size, interval + lost, shown, verdict])
     return markdown(lines)
 
 
-def _comparisons(runs: Table) -> Iterator[tuple[str, str, str, Any, str, float]]:
-    for claim, a, b, envs, study in CLAIMS:
+def _comparisons(
+    runs: Table, claims: Sequence[Claim]
+) -> Iterator[tuple[str, str, str, Any, str, float]]:
+    for claim, a, b, envs, study in claims:
         for env in envs:
             here = runs[(runs["study"] == study) & (runs["env"] == env)]
             both = [here[here["variant"] == variant] for variant in (a, b)]
+            if any(each.empty for each in both):
+                continue
             ours, theirs = (each["final"].dropna().to_numpy() for each in both)
             gap = statistics.difference({env: ours}, {env: theirs})
             welch: Any = stats.ttest_ind(ours, theirs, equal_var=False)
@@ -446,6 +465,10 @@ BLOCKS: dict[str, Callable[[Table], str]] = {
     "study of h, scores": scores_of_h,
     "study of h, ranges": ranges_of_h,
     "classic control": solved,
+    "stage 2": lambda runs: finals(chosen(runs, "h/stage-2")),
+    "stage 2, verdicts": lambda runs: verdicts(
+        runs, STAGE_TWO, ("**better**", "**worse**", "not told apart")
+    ),
 }
 """The tables by name."""
 PICTURES: dict[str, tuple[str, tuple[str, ...], int]] = {

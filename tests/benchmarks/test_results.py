@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from benchmarks import results
+from benchmarks.minatar_learning import GAMES
 from eligrad.analysis import statistics
 
 
@@ -77,20 +79,34 @@ def test_differences_are_taken_from_qrc_and_bold_where_they_stand(root):
         ([1.0, 2.0, 3.0], [1.5, 2.5, 3.0], "not enough data"),
     ],
 )
-def test_verdicts(monkeypatch, ours, theirs, verdict):
+def test_verdicts(ours, theirs, verdict):
     runs = pd.DataFrame(
         {
             "study": "s", "env": "Freeway", "variant": ["qrc"] * 3 + ["qc"] * 3, "steps": 100,
             "final": ours + theirs,
         }
     )  # fmt: skip
-    monkeypatch.setattr(results, "CLAIMS", (("QRC > QC", "qrc", "qc", ("Freeway",), "s"),))
-    (row,) = results.verdicts(runs).splitlines()[2:]
+    claims = (("QRC > QC", "qrc", "qc", ("Freeway",), "s"),)
+    (row,) = results.verdicts(runs, claims).splitlines()[2:]
     gap = statistics.difference({"": np.array(ours)}, {"": np.array(theirs)})
     assert row.startswith("| QRC > QC | Freeway | 100, 3 and 3 | ")
     assert f"{gap.value:+,.4g} [{gap.low:+,.4g}".replace("-", "−") in row
     assert "; seeds lost 0 of 3 and 0 of 3" in row
     assert row.endswith(f"| {verdict} |")
+
+
+def test_environments_without_runs_count_in_the_correction_of_verdicts():
+    runs = pd.DataFrame(
+        {
+            "study": "s", "env": "Breakout", "variant": ["qrc"] * 3 + ["qc"] * 3, "steps": 100,
+            "final": [9.0, 10.0, 11.0, 1.0, 2.0, 3.0],
+        }
+    )  # fmt: skip
+    # Welch's t-test: t = 8 / √(2/3) with 4 degrees of freedom.
+    p = 2 * stats.t.sf(8 / np.sqrt(2 / 3), 4)
+    claims = (("QRC > QC", "qrc", "qc", GAMES, "s"),)
+    (row,) = results.verdicts(runs, claims, ("better", "worse", "level")).splitlines()[2:]
+    assert row.endswith(f"| {5 * p:.3f} | better |")
 
 
 def stage_one(variant: str, env: str, areas: list[float], **settings: object) -> pd.DataFrame:
