@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks.record import record
 from eligrad.agents import RolloutAgent, registry
 from eligrad.envs import make
-from eligrad.runs.config import Plan
+from eligrad.runs.plan import Plan
 from eligrad.training.build import build_engine
 
 AGENTS = ("ppo", "gradient-ppo", "stream-ac", "gradient-ac")

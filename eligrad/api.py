@@ -26,7 +26,7 @@ from eligrad.engines.sharding import spread
 from eligrad.engines.trained import environment_of
 from eligrad.envs import Environment, HostEnvironment
 from eligrad.envs.registry import as_environment, change_params, plain_params
-from eligrad.runs.config import CHUNK, Plan, chunk_for, each_seed, grown
+from eligrad.runs.plan import CHUNK, Plan, chunk_for, each_seed, grown
 from eligrad.runs.summary import best_run
 from eligrad.training import Callback, Session, prepare, saved
 from eligrad.training.evaluation import LIMIT, evaluate

@@ -13,7 +13,7 @@ from typing import Any
 from eligrad._base.files import locked
 from eligrad._base.text import in_columns, printable
 from eligrad.cli import messages
-from eligrad.runs.config import read_config
+from eligrad.runs.plan import read_config
 from eligrad.runs.records import Record, read_folder, scan
 
 

@@ -20,8 +20,8 @@ from eligrad.engines.devices import device_for_each_run, keep_compiled_programs,
 from eligrad.engines.trained import check_imported
 from eligrad.envs import HostEnvironment
 from eligrad.envs.names import module_of
-from eligrad.runs.config import read_options, rollout_of, whole_rollouts
 from eligrad.runs.folder import RunFolder, RunInUseError
+from eligrad.runs.plan import read_options, rollout_of, whole_rollouts
 from eligrad.runs.summary import as_text
 from eligrad.training import Interrupted, prepare, resume
 from eligrad.training.callbacks import EvaluateEvery

@@ -20,7 +20,7 @@ from eligrad.agents.registry import EXPLORATION_FRACTION
 from eligrad.cli import messages
 from eligrad.cli.modules import Modules, import_typed
 from eligrad.envs.names import check_name
-from eligrad.runs.config import plan_in_file, read_options
+from eligrad.runs.plan import plan_in_file, read_options
 
 
 def _count(name: str) -> PrimitiveConstructorSpec[int]:

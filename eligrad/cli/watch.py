@@ -18,7 +18,7 @@ import tyro
 from eligrad._base.errors import DamagedFileError
 from eligrad._base.text import printable
 from eligrad.cli import messages
-from eligrad.runs.config import Plan, read_config
+from eligrad.runs.plan import Plan, read_config
 from eligrad.runs.returns import align, even_grid, final, mean_and_error
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from eligrad.engines.host_rollout import HostRollouts
 from eligrad.engines.rollout import Rollouts
 from eligrad.engines.stream import Runs
 from eligrad.envs import Environment, HostEnvironment
-from eligrad.runs.config import env_seeds
+from eligrad.runs.plan import env_seeds
 
 
 @runtime_checkable

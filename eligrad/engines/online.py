@@ -33,7 +33,7 @@ from eligrad.engines.dispatch import Dispatch, KeyBlocks
 from eligrad.engines.trained import ONLINE, Spaces, Trained, Which, read_agent, stream_plan
 from eligrad.envs.spaces import Box, Discrete, Space, space_to_json
 from eligrad.runs import checkpoint
-from eligrad.runs.config import Plan, rollout_of
+from eligrad.runs.plan import Plan, rollout_of
 
 
 class Online:

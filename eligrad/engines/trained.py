@@ -28,7 +28,7 @@ from eligrad.envs.registry import as_environment
 from eligrad.envs.spaces import Box, Space, space_from_json
 from eligrad.runs import checkpoint
 from eligrad.runs.checkpoint import CheckpointError, DamagedCheckpointError
-from eligrad.runs.config import Plan, plan_in_file, read_config
+from eligrad.runs.plan import Plan, plan_in_file, read_config
 
 ONLINE = "online"
 """The kind of file that `Online.save` writes."""

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from eligrad._base.errors import DamagedFileError
 from eligrad._base.files import checksum, damage, inside, read_json, sealed, write_json
-from eligrad.runs.config import read_config
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import LARGEST_PART
+from eligrad.runs.plan import read_config
 
 _CHECKSUMS = "checksums.json"
 

@@ -38,8 +38,8 @@ from eligrad._base.files import (
 )
 from eligrad.runs import checkpoint
 from eligrad.runs.checkpoint import CheckpointError, DamagedCheckpointError
-from eligrad.runs.config import RUN_FORMAT, read_config
 from eligrad.runs.metrics import LARGEST_PART, SCHEMAS, Tables, read_parts
+from eligrad.runs.plan import RUN_FORMAT, read_config
 from eligrad.runs.records import read_summary
 
 KEPT = 2

@@ -17,8 +17,8 @@ from eligrad._base.errors import DamagedFileError, DamagedFileWarning
 from eligrad._base.files import read_json
 from eligrad._base.text import printable
 from eligrad.runs.checkpoint import newest_step
-from eligrad.runs.config import read_config
 from eligrad.runs.configuration import Configuration
+from eligrad.runs.plan import read_config
 
 RUNS, JOBS, FAILURES = "runs", "jobs", "failures"
 """Folders of a store: of finished runs, of what is being trained, of what went wrong."""

@@ -11,8 +11,8 @@ from eligrad._base.checks import whole_number
 from eligrad._base.errors import Mistakes
 from eligrad.agents import registry
 from eligrad.envs.names import check_name
-from eligrad.runs.config import rollout_of, whole_rollouts
 from eligrad.runs.configuration import Configuration, Run
+from eligrad.runs.plan import rollout_of, whole_rollouts
 from eligrad.sweeps.spec import Spec, SpecError, Sweep
 
 _RUN_FIELDS = ("max_episode_steps", "steps")

@@ -14,7 +14,7 @@ from eligrad.engines.engine import Engine, make_engine
 from eligrad.engines.multiprocess import Multiprocess
 from eligrad.envs import Environment, HostEnvironment
 from eligrad.envs.registry import as_environment, change_params
-from eligrad.runs.config import Plan
+from eligrad.runs.plan import Plan
 
 
 def build_engine(

@@ -20,7 +20,7 @@ from eligrad.engines.dispatch import split_step_key
 from eligrad.envs import Environment, HostEnvironment
 from eligrad.envs.core import step_autoreset
 from eligrad.envs.host import HostTransition
-from eligrad.runs.config import env_seeds
+from eligrad.runs.plan import env_seeds
 
 
 def choose(agent: Agent, state: Any, observation: Any, key: PRNGKeyArray, greedy: bool) -> Array:

@@ -15,7 +15,8 @@ from eligrad.agents.protocol import Agent
 from eligrad.engines.trained import environment_of
 from eligrad.envs import Environment, HostEnvironment
 from eligrad.envs.registry import as_environment, plain_params
-from eligrad.runs.config import (
+from eligrad.runs.folder import RunFolder
+from eligrad.runs.plan import (
     Plan,
     checkpoint_every_for,
     chunk_for,
@@ -25,7 +26,6 @@ from eligrad.runs.config import (
     rollout_of,
     whole_rollouts,
 )
-from eligrad.runs.folder import RunFolder
 from eligrad.training.build import build_engine
 from eligrad.training.loggers import check_loggers
 from eligrad.training.session import Callback, Result, Session

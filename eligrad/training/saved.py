@@ -18,9 +18,9 @@ from eligrad.agents.protocol import Agent
 from eligrad.engines.online import Online
 from eligrad.engines.trained import ONLINE, environment_of, plan_in_header
 from eligrad.runs import checkpoint
-from eligrad.runs.config import Plan, env_seeds, plan_in_file
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import Tables, from_bytes, to_bytes
+from eligrad.runs.plan import Plan, env_seeds, plan_in_file
 from eligrad.runs.provenance import provenance
 from eligrad.training.build import build_engine
 from eligrad.training.session import Session

@@ -25,9 +25,9 @@ from eligrad.engines.simulators import HostEngine
 from eligrad.envs import Environment, HostEnvironment
 from eligrad.runs import plot as figure
 from eligrad.runs.checkpoint import CheckpointError
-from eligrad.runs.config import Plan, env_seeds
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import Tables, tables_of_chunk, with_metrics
+from eligrad.runs.plan import Plan, env_seeds
 from eligrad.runs.provenance import provenance
 from eligrad.runs.summary import summarise
 from eligrad.training.build import title

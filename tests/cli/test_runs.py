@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from eligrad.cli import runs as cli_runs
-from eligrad.runs.config import read_config
 from eligrad.runs.folder import RunFolder
+from eligrad.runs.plan import read_config
 from eligrad.sweeps import worker
 from tests.sweeps.small_sweeps import quick_training
 

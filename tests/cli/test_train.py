@@ -19,8 +19,8 @@ from eligrad.agents import PRESETS, make_settings
 from eligrad.analysis import load_chunks
 from eligrad.cli import start
 from eligrad.cli import train as cli_train
-from eligrad.runs.config import Plan
 from eligrad.runs.folder import RunFolder
+from eligrad.runs.plan import Plan
 from eligrad.training import train
 from tests.engines import tiny
 

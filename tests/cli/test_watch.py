@@ -18,9 +18,9 @@ from eligrad.agents import PRESETS
 from eligrad.analysis import load_episodes, load_runs
 from eligrad.analysis.report import write_report
 from eligrad.cli import watch as cli_watch
-from eligrad.runs.config import Plan
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import CHUNKS, EPISODES, Tables
+from eligrad.runs.plan import Plan
 
 ELIGRAD = [sys.executable, "-m", "eligrad"]
 SEEDS = [4, 9]

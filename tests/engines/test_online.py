@@ -15,7 +15,7 @@ from eligrad.engines import Online
 from eligrad.envs import Box, Discrete
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from eligrad.runs.checkpoint import CheckpointError
-from eligrad.runs.config import env_seeds
+from eligrad.runs.plan import env_seeds
 from eligrad.training import train
 from tests.engines.tapes import ACTIONS, CHOICES, SIZE, STEPS, TAPES, GymnasiumTape, Tape
 

@@ -14,7 +14,7 @@ from eligrad.engines import HostRollouts, Rollouts
 from eligrad.envs import make
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from eligrad.envs.adapters.to_gymnasium import GymnasiumFromJax
-from eligrad.runs.config import env_seeds
+from eligrad.runs.plan import env_seeds
 from eligrad.training import resume, train
 from tests.engines import tiny_ppo as tiny
 

@@ -21,7 +21,7 @@ from eligrad.engines.host import HostRuns
 from eligrad.engines.sharding import share_out
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from eligrad.runs.checkpoint import load
-from eligrad.runs.config import env_seeds
+from eligrad.runs.plan import env_seeds
 from eligrad.training import resume, train
 from tests.engines import tiny
 

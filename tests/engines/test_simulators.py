@@ -14,7 +14,7 @@ from eligrad.engines.simulators import Simulators
 from eligrad.envs import make
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment, snapshot
 from eligrad.runs import checkpoint
-from eligrad.runs.config import grown
+from eligrad.runs.plan import grown
 from eligrad.training import prepare, resume, saved, train
 from tests.engines import tiny
 from tests.envs.tiny import Counter

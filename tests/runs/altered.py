@@ -16,10 +16,10 @@ from eligrad.agents import make_settings
 from eligrad.agents.registry import to_json
 from eligrad.analysis import load_episodes, load_runs
 from eligrad.runs import checkpoint
-from eligrad.runs.config import read_config
 from eligrad.runs.configuration import Configuration, Run
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import CHUNKS, EPISODES, Tables, from_bytes, to_bytes
+from eligrad.runs.plan import read_config
 from eligrad.sweeps.jobs import Job
 from eligrad.sweeps.store import Store
 

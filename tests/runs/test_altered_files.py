@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from eligrad._base.errors import DamagedFileError, DamagedFileWarning
 from eligrad._base.files import read_json
 from eligrad.analysis import load_runs
-from eligrad.runs.config import plan_in_file
+from eligrad.runs.plan import plan_in_file
 from eligrad.sweeps.store import Store
 from tests.runs.altered import JOB, KINDS, Altered, alterations, write_run, write_store
 

@@ -22,9 +22,9 @@ from eligrad.envs import register
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box, Discrete
 from eligrad.runs.checkpoint import Reader
-from eligrad.runs.config import Plan, grown, plan_in_file
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import Tables, tables_of_chunk
+from eligrad.runs.plan import Plan, grown, plan_in_file
 from eligrad.runs.records import scan
 from eligrad.runs.summary import summarise
 from eligrad.sweeps import driver as sweep

@@ -19,7 +19,7 @@ from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box, Discrete
 from eligrad.nets import streaming_mlp
 from eligrad.runs import provenance
-from eligrad.runs.config import checkpoint_every_for
+from eligrad.runs.plan import checkpoint_every_for
 from eligrad.training import prepare, train
 from tests.engines import tiny
 

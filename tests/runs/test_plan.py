@@ -10,7 +10,7 @@ from eligrad._base.errors import UnknownName
 from eligrad.agents import PRESETS, registry
 from eligrad.envs import make
 from eligrad.envs.registry import change_params
-from eligrad.runs import config as plan
+from eligrad.runs import plan
 
 
 @pytest.mark.parametrize(
