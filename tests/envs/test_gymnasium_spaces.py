@@ -11,7 +11,7 @@ import eligrad
 from eligrad.cli import evaluate
 from eligrad.cli import train as cli_train
 from eligrad.envs import MultiDiscrete, make
-from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment, GymnasiumVector
+from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from eligrad.envs.spaces import space_from_json, space_to_json
 from eligrad.runs.folder import RunFolder
 from eligrad.training import train
@@ -150,10 +150,6 @@ def test_what_is_not_supported_is_said_with_a_way_out():
     several = refused(ONE, spaces.MultiDiscrete([2, 3]), eligrad.QRC)
     assert "several choices at once, of shape (2,)" in several
     assert "stream-ac, gradient-ac, ppo and gradient-ppo" in several
-    vector = gymnasium.make_vec("FrozenLake-v1", num_envs=2)
-    with pytest.raises(ValueError, match=r"Discrete\(16\).*id or class of one copy"):
-        GymnasiumVector(vector)
-    vector.close()
 
 
 def test_toy_text_from_the_command_line(tmp_path, capsys, quick_compilation):

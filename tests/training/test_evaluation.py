@@ -10,10 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from gymnasium.vector import SyncVectorEnv
 
-from eligrad.engines.host import HostRuns
-from eligrad.envs.adapters.gymnasium import GymnasiumVector
+from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box, Discrete
 from eligrad.training import evaluation, saved, train
@@ -25,8 +23,10 @@ from tests.envs.tiny import Counter
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
-def counters(*lengths: int) -> GymnasiumVector:
-    return GymnasiumVector(SyncVectorEnv([functools.partial(Counter, each) for each in lengths]))
+def counters(*lengths: int) -> GymnasiumEnvironment:
+    """An environment that is opened once, whose copies have these lengths in turn."""
+    each = iter((lengths[0], *lengths))  # the first is built to see its spaces
+    return GymnasiumEnvironment(lambda: Counter(next(each)))
 
 
 class Terms(NamedTuple):
@@ -97,20 +97,3 @@ def test_an_endless_episode_in_jax_is_left_too():
     np.testing.assert_array_equal(returns, [[7.0, 7.0]])
     # Warnings are errors here: an episode that ends with the last step that is allowed is whole.
     np.testing.assert_array_equal(play(Job(), max_steps=2), [[2.0, 2.0]])
-
-
-def test_a_vector_environment_in_training_is_not_evaluated_in():
-    agent, env, seeds = tiny.agent(3), counters(5, 7), np.arange(2)
-    records = []
-    for interfere in (False, True):
-        engine = HostRuns(agent, env, seeds, seeds)
-        first = engine.advance(3)
-        if interfere:
-            with pytest.raises(ValueError, match=r"in use.*evaluation, a vector environment of it"):
-                evaluation.evaluate(agent, env, engine.state.agent, episodes=1)
-            again = GymnasiumVector(env._vector)  # the same one in another guise
-            with pytest.raises(ValueError, match="in use"):
-                again.open(2)
-        records.append((first, engine.advance(20)))
-        engine.close()
-    jax.tree.map(np.testing.assert_array_equal, *records)
