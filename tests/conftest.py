@@ -8,7 +8,7 @@ import zlib
 import jax
 import pytest
 from hypothesis import HealthCheck, settings
-from jax._src import lru_cache
+from jax._src import compiler, lru_cache
 from jaxtyping import install_import_hook
 
 # Every annotated function of the library is checked at run time; before any of it is imported.
@@ -76,6 +76,23 @@ def quick_compilation():
         jax.config.update("jax_disable_most_optimizations", True)
         yield
     jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="module")
+def quickest_compilation(quick_compilation):
+    """Compiles in half of that time and runs slower still, for programs that run for a moment.
+
+    XLA's emitter of fused operations takes the other half. In this process only.
+    """
+    options = compiler.get_compile_options
+
+    def without_emitter(*args, env_options_overrides=None, **kwargs):
+        chosen = {"xla_cpu_use_fusion_emitters": False} | (env_options_overrides or {})
+        return options(*args, env_options_overrides=chosen, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "get_compile_options", without_emitter)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

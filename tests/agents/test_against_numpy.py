@@ -15,7 +15,7 @@ from eligrad.nets.cnn import Window
 from tests.agents import reference
 from tests.agents.stream import record
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 STEPS, ACTIONS = 200, 3
 

@@ -25,7 +25,7 @@ from eligrad.nets import MLP, Affine, layer_norm, streaming_mlp
 from eligrad.optim import obgd
 from tests.agents.stream import record
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 KEY = jax.random.key(0)
 INPUTS, ACTIONS, STEPS = 5, 3, 12

@@ -13,7 +13,7 @@ from tests.agents import ppo_cases as cases
 from tests.agents.test_ppo import assert_equal
 from tests.engines.tiny import nightly
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 SMALL = GradientPPOConfig(
     gamma=0.9,

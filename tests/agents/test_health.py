@@ -19,7 +19,7 @@ from eligrad.agents import (
 )
 from eligrad.training import train
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 
 def test_size_and_correlation_against_numpy():

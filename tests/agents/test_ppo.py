@@ -11,7 +11,7 @@ from eligrad.agents import PPO, GradientPPO, GradientPPOConfig, PPOConfig, Trans
 from tests.agents import numpy_ppo
 from tests.agents import ppo_cases as cases
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 SMALL = PPOConfig(
     gamma=0.9,

@@ -24,7 +24,7 @@ from tests.agents import reference
 from tests.agents.stream import record
 from tests.agents.test_against_numpy import VECTORS, distance, flat, network
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 SIZE, ENTRIES = 7, 2
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from eligrad import rules
 from tests.rules import cases, reference
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 LAMBDAS = (0.0, 0.3, 0.9, 1.0)
 DTYPES = {"float32": (np.float32, 1e-4), "float64": (np.float64, 1e-10)}

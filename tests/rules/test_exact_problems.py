@@ -14,7 +14,7 @@ from eligrad import demo, problems, rules
 from eligrad.rules import registry
 from tests.rules import cases
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 CHAINS, BURN_IN, STEPS = 2000, 60, 60
 BETA = 0.7
 
