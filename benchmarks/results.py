@@ -245,9 +245,8 @@ def finals_of_h(runs: Table, envs: Sequence[str], digits: int) -> str:
     return table(mine[mine["env"].isin(envs)], rows, cell)
 
 
-def solved(runs: Table) -> str:
-    """How many of the study's runs have solved CartPole and Acrobot."""
-    mine, rows = study_of_h(runs)
+def solved(mine: Table, rows: Mapping[str, str]) -> str:
+    """How many of these runs have solved CartPole and Acrobot."""
 
     def cell(mine: Table) -> str:
         return f"{(mine['final'] >= SOLVED[mine['env'].iloc[0]]).sum()} of {len(mine)}"
@@ -464,8 +463,9 @@ BLOCKS: dict[str, Callable[[Table], str]] = {
     "study of h, small environments": lambda runs: finals_of_h(runs, list(SMALL), 2),
     "study of h, scores": scores_of_h,
     "study of h, ranges": ranges_of_h,
-    "classic control": solved,
+    "classic control": lambda runs: solved(*study_of_h(runs)),
     "stage 2": lambda runs: finals(chosen(runs, "h/stage-2")),
+    "stage 2, solved": lambda runs: solved(chosen(runs, "h/stage-2"), NAMES),
     "stage 2, verdicts": lambda runs: verdicts(
         runs, STAGE_TWO, ("**better**", "**worse**", "not told apart")
     ),

@@ -149,7 +149,7 @@ def test_the_study_names_settings_and_counts_lost_and_solved_runs(stage):
         "| `output`, β = 0.3 | 2.0 ± 1.0 (2 of 4 lost) |",
         "| `output`, β = 1, features | 8.0 ± 0.0 |",
     ]
-    assert results.solved(stage).splitlines()[2:] == [
+    assert results.solved(*results.study_of_h(stage)).splitlines()[2:] == [
         "| StreamQ | 8 of 8 |",
         "| `parameters`, β = 1 (the paper's) | 2 of 8 |",
         "| `output`, β = 0.3 | 4 of 8 |",
