@@ -23,11 +23,12 @@ from eligrad.sweeps import Spec, Sweep, run_sweep
 from eligrad.training import resume, train
 from eligrad.training.callbacks import EvaluateEvery, StopAtReturn
 from tests.contract.test_own_agents import command
+from tests.sweeps.small_sweeps import Inline
 
 SMALL_ROLLOUT = {"rollout": 64, "minibatch_size": 32, "epochs": 1}
 ROLLOUT_AGENTS = ("ppo", "gradient-ppo")
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 
 def make(preset: str, env: str = "CartPole-v1", **options) -> eligrad.Learner:
@@ -82,7 +83,7 @@ def test_a_stream_of_continuous_actions_from_the_command_line_to_a_sweep(tmp_pat
     assert len(once.evaluate(3)) == 6
     spec = {"agents": ["stream-ac", "gradient-ac"], "envs": [env], "steps": 64, "seeds": 1}
     sweep = Spec([Sweep(**spec, grid={"lam": [0.5, 0.9]})])
-    report = run_sweep(sweep, tmp_path / "store", workers=1)
+    report = run_sweep(sweep, tmp_path / "store", executor=Inline(workers=1))
     assert not report.failures
     assert sorted(load_runs(tmp_path / "store")["agent"]) == 2 * ["gradient-ac"] + 2 * ["stream-ac"]
 
