@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from benchmarks import questions
 from benchmarks.classic_control import ENVS as SMALL
 from benchmarks.minatar_learning import GAMES
 from benchmarks.mujoco_learning import TASKS
@@ -469,6 +470,7 @@ BLOCKS: dict[str, Callable[[Table], str]] = {
     "stage 2, verdicts": lambda runs: verdicts(
         runs, STAGE_TWO, ("**better**", "**worse**", "not told apart")
     ),
+    **questions.BLOCKS,
 }
 """The tables by name."""
 PICTURES: dict[str, tuple[str, tuple[str, ...], int]] = {
@@ -509,6 +511,7 @@ def main() -> None:
     for name, (study, variants, joined) in PICTURES.items():
         mine = chosen(runs, study, variants)
         draw(mine, curves[curves["study"] == study], ROOT / name, joined)
+    questions.draw_all(runs, ROOT / "questions")
     print(f"{len(runs)} runs, {len(curves):,} points; changed: {', '.join(stale) or 'no text'}")
 
 
