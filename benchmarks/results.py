@@ -372,7 +372,7 @@ def _comparisons(
             ours, theirs = (each["final"].dropna().to_numpy() for each in both)
             gap = statistics.difference({env: ours}, {env: theirs})
             welch: Any = stats.ttest_ind(ours, theirs, equal_var=False)
-            steps = int(here["steps"].iloc[0])
+            steps = int(both[0]["steps"].iloc[0])
             size = f"{steps:,}, {len(ours)} and {len(theirs)}"
             lost = ""
             if env in LOST:

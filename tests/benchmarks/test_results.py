@@ -86,6 +86,8 @@ def test_verdicts(ours, theirs, verdict):
             "final": ours + theirs,
         }
     )  # fmt: skip
+    # The first row is of an agent that is not compared.
+    runs = pd.concat([runs.head(1).assign(variant="another", steps=99), runs])
     claims = (("QRC > QC", "qrc", "qc", ("Freeway",), "s"),)
     (row,) = results.verdicts(runs, claims).splitlines()[2:]
     gap = statistics.difference({"": np.array(ours)}, {"": np.array(theirs)})
