@@ -18,7 +18,7 @@ from tests.engines.test_rollout import assert_same
 from tests.engines.tiny import nightly
 
 pytestmark = [
-    pytest.mark.usefixtures("quick_compilation"),
+    pytest.mark.usefixtures("quickest_compilation"),
 ]
 
 

@@ -20,7 +20,7 @@ from tests.agents import ppo_cases as cases
 from tests.engines import tiny_ppo as tiny
 
 pytestmark = [
-    pytest.mark.usefixtures("quick_compilation"),
+    pytest.mark.usefixtures("quickest_compilation"),
 ]
 
 LOW, HIGH = np.array([-1.0, -0.5], np.float32), np.array([1.0, 1.5], np.float32)
