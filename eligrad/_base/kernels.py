@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 from jax.experimental.xla_metadata import set_xla_metadata
+from jaxtyping import Array, Shaped
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,6 +25,7 @@ MOST_NUMBERS = 2048
 """Of an array: the compiler gives sums over more to a library, which such a kernel cannot call."""
 
 _in_use: ContextVar[bool] = ContextVar("in_use", default=False)
+_whole: ContextVar[bool] = ContextVar("whole", default=False)
 _ONE_KERNEL = {"inlineable": "false", "xla_cpu_small_call": "true"}
 
 
@@ -48,14 +50,56 @@ def one_kernel(function: F) -> F:
     return call  # pyright: ignore[reportReturnType]
 
 
+def whole_program(function: F) -> F:
+    """`function`, which becomes one kernel with all that it calls.
+
+    Of matrix products, those with a vector are accepted, and sums of large arrays if `total` makes
+    them. The compiler raises `JaxRuntimeError` at anything else. Every array among the arguments
+    must have an effect on the results, else the compiler ends the process: it looks for the address
+    of each in a table of those that the kernel reads.
+    """
+
+    def trace(*arguments: Any) -> Any:
+        with _set(_whole, True):
+            return function(*arguments)
+
+    compiled = jax.jit(trace)
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> Any:
+        with set_xla_metadata(**_ONE_KERNEL):
+            return compiled(*arguments)
+
+    return call  # pyright: ignore[reportReturnType]
+
+
+def total(x: Shaped[Array, "*shape"]) -> Shaped[Array, ""]:
+    """The sum of all entries of an array."""
+    if not in_whole_program() or x.size <= MOST_NUMBERS or x.ndim < 2:
+        return jnp.sum(x)
+    columns = jnp.ones(x.shape[-1], x.dtype)
+    return jnp.sum(jnp.matmul(x, columns, precision=jax.lax.Precision.HIGHEST))
+
+
 @contextlib.contextmanager
 def for_one_run() -> Iterator[None]:
     """What is traced within is a program for one run on a CPU, without a batch axis."""
-    token = _in_use.set(_available())
+    with _set(_in_use, available()):
+        yield
+
+
+@contextlib.contextmanager
+def _set(variable: ContextVar[bool], value: bool) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _in_use.reset(token)
+        variable.reset(token)
+
+
+def in_whole_program() -> bool:
+    """Whether a `whole_program` is being traced."""
+    return _whole.get()
 
 
 def in_use() -> bool:
@@ -64,7 +108,7 @@ def in_use() -> bool:
 
 
 @functools.cache
-def _available() -> bool:
+def available() -> bool:
     """Whether the compiler makes such kernels."""
 
     def probe(x: Any) -> Any:

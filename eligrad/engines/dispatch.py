@@ -8,6 +8,7 @@ t + 1. Random numbers belong to steps, not to calls, so that both give the same 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped, UInt32
 
+from eligrad._base import kernels
 from eligrad.agents.protocol import Transition
+from eligrad.engines.devices import jit
 from eligrad.engines.packing import Packing
 
 
@@ -80,6 +83,7 @@ class Dispatch:
         self._settings = Packing(jax.eval_shape(lambda: jax.tree.map(jnp.asarray, agent)))
         self._state = Packing(jax.eval_shape(lambda: state))
         self._shape, self._dtype = observation.shape, np.dtype(observation.dtype)
+        self._words = -(-math.prod(self._shape) * self._dtype.itemsize // 4)
         self._action: Any = None
         self.metrics: tuple[str, ...] = ()
         """Names of the agent's metrics, known once `observe` is traced."""
@@ -132,8 +136,7 @@ class Dispatch:
             message: the transition, and the keys of both steps; see `message`.
             packed: the agent's state.
         """
-        shape, dtype = self._shape, self._dtype
-        length = -(-math.prod(shape) * dtype.itemsize // 4)
+        shape, dtype, length = self._shape, self._dtype, self._words
         size = (message.size - 3 - 2 * length) // 2
         keys, ends, seen = jnp.split(message, (2 * size, 2 * size + 3))
         transition = Transition(
@@ -164,12 +167,44 @@ class Dispatch:
         blank = jnp.zeros(answer.shape, answer.dtype)
         return jax.lax.fori_loop(0, once, lambda _, done: learn(done[0]), (packed, blank))
 
-    def read(self, answer: Array) -> tuple[np.ndarray, Float[np.ndarray, "*runs metrics"]]:
+    def one_kernel(self, settings: list[Array], packed: list[Array]) -> Callable[..., Any] | None:
+        """`observe` compiled as one kernel, which uses up the state; None where it cannot be.
+
+        For CPUs. A call of a program of many kernels takes two changes of threads: the runtime
+        gives a part of them to a pool wherever more than eight could run at once. Networks for
+        images multiply matrices, for which a kernel would have to call a library. So do agents
+        that sort; XLA may log an error then, before the plain program is made.
+        """
+        if len(self._shape) > 1 or jax.default_backend() != "cpu" or not kernels.available():
+            return None
+        kernel: Any = jit(kernels.whole_program(self._observe_and_read_all), donate_argnums=2)
+        keys = 2 * jax.random.key_data(jax.random.key(0)).size
+        message = np.zeros(keys + 3 + 2 * self._words, np.uint32)
+        try:
+            kernel.lower(settings, message, packed).compile()
+        except jax.errors.JaxRuntimeError:
+            return None
+        return kernel
+
+    def _observe_and_read_all(
+        self, settings: list[Array], message: UInt32[Array, " all_words"], packed: list[Array]
+    ) -> tuple[list[Array], UInt32[Array, " answer"]]:
+        """`observe`, whose results depend on every argument, as `whole_program` needs.
+
+        The answer ends with a number of each. Of the state, the loop of `observe` is enough.
+        """
+        state, answer = self.observe(settings, message, packed)
+        read = [jnp.ravel(array)[:1].astype(jnp.uint32) for array in (*settings, message)]
+        return state, jnp.concatenate([answer, *read])
+
+    def read(
+        self, answer: Array | np.ndarray
+    ) -> tuple[np.ndarray, Float[np.ndarray, "*runs metrics"]]:
         """The action and the metrics, in the order of `metrics`, that `observe` returned."""
         words = np.asarray(answer)
         shape, size = self._action.shape, math.prod(self._action.shape)
         action = words[..., :size].view(self._action.dtype).reshape(words.shape[:-1] + shape)
-        return action, words[..., size:].view(np.float32)
+        return action, words[..., size : size + len(self.metrics)].view(np.float32)
 
 
 def _to_words(

@@ -6,6 +6,8 @@ JAX. A step of all runs is one step of the environments and one dispatch of the 
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -71,6 +73,8 @@ class HostRuns(HostEngine):
         # One after the other on a CPU, so that a run has the same bits alone and among others.
         self._choose = jit(for_each_run(dispatch.choose, runs, in_place=True), donate_argnums=2)
         self._observe = jit(for_each_run(dispatch.observe, runs, in_place=True), donate_argnums=2)
+        self._split = jax.jit(lambda packed: [[a[i] for a in packed] for i in range(self.count)])
+        self._join = jax.jit(lambda of_runs: [jnp.stack(a) for a in zip(*of_runs, strict=True)])
 
     def advance(self, steps: int) -> Record:
         """Advances all runs; returns records of shape [runs, steps]."""
@@ -81,6 +85,9 @@ class HostRuns(HostEngine):
         first = int(number[0]) + 1
         packed, action = self._choose(self._settings, blocks.of(first).act, self._pack(agent))
         action = np.asarray(action)
+        settings, observe = self._settings, self._observe
+        if self._kernel is not None:
+            settings, packed, observe = self._split(settings), self._split(packed), self._in_turn
         ended = np.zeros((steps, self.count), bool)
         rewards = np.zeros((steps, self.count), np.float32)
         metrics = []
@@ -91,7 +98,7 @@ class HostRuns(HostEngine):
             update_key, act_key = blocks.of(first + t).update, blocks.of(first + t + 1).act
             message = self._dispatch.message(update_key, act_key, transition)
             # Dispatched before the rest: the accelerator works meanwhile.
-            packed, answer = self._observe(self._settings, message, packed)
+            packed, answer = observe(settings, message, packed)
             ended[t] = reached.terminated | reached.truncated
             sound = np.isfinite(rewards[t]) & all_rows_finite(reached.next_observation)
             if reached.observation is not reached.next_observation:
@@ -100,6 +107,8 @@ class HostRuns(HostEngine):
                 fault = np.where(~sound & (fault < 0), np.int32(first + t), fault)
             action, numbers = self._dispatch.read(answer)
             metrics.append(numbers)
+        if self._kernel is not None:
+            packed = self._join(packed)
         episodes, onward = count_steps(episode_return, length, rewards, ended)
         self._state = HostState(
             self._unpack(packed), keys, number + np.int32(steps), *onward, fault
@@ -108,6 +117,21 @@ class HostRuns(HostEngine):
         named = dict(zip(self._dispatch.metrics, columns.swapaxes(1, 2), strict=True))
         info = self._copies.take_info(self.count)
         return Record(ended.T, episodes[0].T, episodes[1].T, named, info)
+
+    @functools.cached_property
+    def _kernel(self) -> Callable[..., Any] | None:
+        """A step of one run as one kernel, if there is one."""
+        settings, packed = map(self._split, (self._settings, self._pack(self._state.agent)))
+        return self._dispatch.one_kernel(settings[0], packed[0])
+
+    def _in_turn(
+        self, settings: Sequence[Any], message: np.ndarray, packed: Sequence[Any]
+    ) -> tuple[Sequence[Any], np.ndarray]:
+        """`observe` of one run after the other: a loop would be another kernel, of other bits."""
+        assert self._kernel is not None
+        runs = zip(settings, message, packed, strict=True)
+        packed, answers = zip(*(self._kernel(*run) for run in runs), strict=True)
+        return packed, np.stack([np.asarray(answer) for answer in answers])
 
     def _step(self, action: np.ndarray, step: int) -> HostTransition:
         """Steps the environments; an error says in which step."""

@@ -159,7 +159,7 @@ class Online:
             self._pack = jax.jit(dispatch.pack)
             self._unpack = jax.jit(dispatch.unpack)
             self._choose = jit(dispatch.choose, donate_argnums=2)
-            self._observe = jit(dispatch.observe, donate_argnums=2)
+            self._observe: Any = None
         self._packed = self._pack(state)
 
     @property
@@ -280,6 +280,9 @@ class Online:
         update_key, act_key = self._keys.of(number).update, self._keys.of(number + 1).act
         message = self._dispatch.message(update_key, act_key, transition)
         arguments = (self._settings, message, self._packed)
+        if self._observe is None:
+            kernel = self._dispatch.one_kernel(self._settings, self._packed)
+            self._observe = kernel or jit(self._dispatch.observe, donate_argnums=2)
         (answer,) = self._replace_state(self._observe, arguments, number)
         action, metrics = self._dispatch.read(answer)
         self.metrics = dict(zip(self._dispatch.metrics, metrics.tolist(), strict=True))

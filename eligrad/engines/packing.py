@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-LARGE = 10_000
+LARGE = 2_000
 """Leaves of this size and more are left alone: copying them would cost more than it saves."""
 
 

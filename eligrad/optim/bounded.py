@@ -15,6 +15,7 @@ import optax
 from jaxtyping import Array, Float, Int, PyTree
 
 from eligrad._base.array_checks import Number, check_number
+from eligrad._base.kernels import total
 
 
 def obgd(learning_rate: Number, kappa: Number) -> optax.GradientTransformationExtraArgs:
@@ -119,7 +120,7 @@ def _bounded(
 ) -> PyTree:
     """-α / max(M, 1) · gradient, with M = α κ max(|δ|, 1) |z|₁."""
     dtype = scalar_dtype(gradient)
-    norms = (jnp.sum(jnp.abs(leaf), dtype=dtype) for leaf in jax.tree.leaves(trace))
+    norms = (total(jnp.abs(leaf).astype(dtype)) for leaf in jax.tree.leaves(trace))
     norm = sum(norms, jnp.zeros((), dtype))
     rate, safety = (jnp.asarray(x, dtype) for x in (learning_rate, kappa))
     bound = rate * safety * larger_than_one(td_error, dtype) * norm

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,9 +12,11 @@ import pytest
 
 from eligrad._base import kernels
 from eligrad.agents import QLambda, QLambdaConfig, default_network
+from eligrad.engines import Online
 from eligrad.engines.stream import Runs
-from eligrad.envs import make
+from eligrad.envs import Box, make
 from eligrad.nets import AtariCNN, layer_norm
+from tests.contract.own_agents import Mean, MeanConfig
 
 pytestmark = pytest.mark.skipif(jax.default_backend() != "cpu", reason="for CPUs")
 
@@ -33,7 +38,7 @@ def train(steps, chunk, **settings):
 @pytest.mark.parametrize("h", ["network", "features"])
 def test_a_thousand_steps_are_those_of_the_plain_program(h, monkeypatch):
     runs, errors = train(1000, 250, h=h)
-    monkeypatch.setattr(kernels, "_available", lambda: False)
+    monkeypatch.setattr(kernels, "available", lambda: False)
     plain, expected = train(1000, 250, h=h)
     assert np.abs(expected).max() > 0.1
     np.testing.assert_allclose(errors, expected, rtol=1e-3, atol=1e-4)
@@ -58,7 +63,7 @@ def test_kernels_are_in_use_for_one_run_alone(monkeypatch):
     assert not kernels.in_use()
     np.testing.assert_allclose(jax.jit(norm_of_one_run)(x), norm(x), rtol=1e-6)
     jax.clear_caches()
-    monkeypatch.setattr(kernels, "_available", lambda: False)
+    monkeypatch.setattr(kernels, "available", lambda: False)
     assert calls(norm_of_one_run, x) == 0
 
 
@@ -89,3 +94,96 @@ def test_sizes_that_are_accepted_compile(size):
     gradient = jax.jit(jax.grad(loss))(jnp.arange(float(size)))
     expected = jax.grad(lambda x: jnp.sum(layer_norm(x) ** 3))(jnp.arange(float(size)))
     np.testing.assert_allclose(gradient, expected, rtol=1e-3, atol=1e-5)
+
+
+def is_one_kernel(online):
+    return online._dispatch.one_kernel(online._settings, online._packed) is not None
+
+
+def learn_online(name, steps, actions):
+    """An agent after so many steps of a recording with ends of both kinds; and its metrics."""
+    rng = np.random.default_rng(0)
+    observations = rng.normal(size=(steps, 2, 5)).astype(np.float32)
+    kinds, rewards = rng.choice(3, steps, p=[0.9, 0.05, 0.05]), rng.normal(size=steps)
+    online, metrics = Online(name, (5,), actions), []
+    online.observe(observations[0, 0])
+    for (last, first), reward, kind in zip(observations, rewards, kinds, strict=True):
+        if online.observe(last, reward, kind == 1, kind == 2) is None:
+            online.observe(first)
+        metrics.append(list(online.metrics.values()))
+    return online, np.array(metrics)
+
+
+@pytest.mark.parametrize(
+    ("name", "actions"),
+    [
+        ("gradient-ac", Box(-1.0, 1.0, (2,))),
+        pytest.param("stream-ac", 3, marks=pytest.mark.nightly),
+        pytest.param("qrc", 3, marks=pytest.mark.nightly),
+        pytest.param("stream-q", 3, marks=pytest.mark.nightly),
+    ],
+)
+def test_a_thousand_calls_as_one_kernel_are_those_of_the_plain_program(name, actions, monkeypatch):
+    online, metrics = learn_online(name, 1000, actions)
+    assert is_one_kernel(online)
+    monkeypatch.setattr(kernels, "available", lambda: False)
+    plain, expected = learn_online(name, 1000, actions)
+    assert not is_one_kernel(plain)
+    assert np.abs(expected).max(axis=0).min() > 0.1
+    np.testing.assert_allclose(metrics, expected, rtol=1e-3, atol=1e-4)
+    for one, other in zip(*map(jax.tree.leaves, (online.state, plain.state)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=2e-5)
+
+
+def test_large_sums_within_one_kernel():
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(100, 70)).astype(np.float32))
+    assert x.size > kernels.MOST_NUMBERS
+    assert calls(kernels.whole_program(kernels.total), x) > 0
+    total = jax.jit(kernels.whole_program(kernels.total))(x)
+    np.testing.assert_allclose(total, np.asarray(x, np.float64).sum(), rtol=1e-5)
+
+
+@jax.tree_util.register_dataclass
+class Sorting(Mean):
+    """Sorts, for which a kernel would have to call a library."""
+
+    def update(self, state, transition, key):
+        state, metrics = super().update(state, transition, key)
+        return state, metrics | {"spread": jnp.sort(state.means)[-1] - jnp.sort(state.means)[0]}
+
+
+def test_what_does_not_compile_as_one_kernel_is_the_plain_program():
+    of_both = []
+    for kind in (Sorting, Mean):
+        online = Online(kind(MeanConfig(), 2))
+        online.observe(np.zeros(3, np.float32))
+        of_both.append((is_one_kernel(online), [online.observe(np.ones(3), t) for t in range(9)]))
+        assert online.metrics["spread"] > 1
+    assert [one for one, _ in of_both] == [False, True]
+    assert of_both[0][1] == of_both[1][1]
+
+
+@jax.tree_util.register_dataclass
+class Deaf(Mean):
+    """Reads settings, transition and state, but nothing depends on any of them."""
+
+    def act(self, state, key):
+        return state._replace(action=jnp.int32(1)), jnp.int32(1)
+
+    def update(self, state, transition, key):
+        given = self.config.step_size, transition.reward, state.means[0]
+        nothing = sum(jnp.asarray(each).astype(jnp.int32) * 0 for each in given)
+        return state._replace(means=jnp.full(2, 0.5)), {"td_error": nothing.astype(jnp.float32)}
+
+
+def test_arguments_without_effect():
+    """They would end the process: XLA has no address for what a kernel does not read."""
+    program = (
+        "import numpy as np\n"
+        "from tests.engines import test_kernels as here\n"
+        "online = here.Online(here.Deaf(here.MeanConfig(), 2))\n"
+        "online.observe(np.zeros(3, np.float32))\n"
+        "assert [online.observe(np.ones(3), 1.0) for _ in range(3)] == [1, 1, 1]\n"
+        "assert here.is_one_kernel(online)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
