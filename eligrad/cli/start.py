@@ -16,10 +16,15 @@ from eligrad._base.checks import whole_number
 from eligrad.cli.modules import look_here
 from eligrad.cli.train import Train
 from eligrad.engines import Diverged, EnvironmentFault, OutOfMemory, WorkerDied
-from eligrad.engines.devices import device_for_each_run, keep_compiled_programs, one_thread
+from eligrad.engines.devices import (
+    calling_thread,
+    device_for_each_run,
+    keep_compiled_programs,
+    one_thread,
+)
 from eligrad.engines.trained import check_imported
 from eligrad.envs import HostEnvironment
-from eligrad.envs.names import module_of
+from eligrad.envs.names import is_gymnasium, module_of
 from eligrad.runs.folder import RunFolder, RunInUseError
 from eligrad.runs.plan import read_options, rollout_of, whole_rollouts
 from eligrad.runs.summary import as_text
@@ -37,6 +42,8 @@ def run(command: Train) -> int:
     try:
         device_for_each_run(command.seeds)
         if command.seeds == 1 and rollout_of(command.settings) == 1:
+            if is_gymnasium(command.env):  # a compiled loop would not hear Ctrl-C
+                calling_thread()
             one_thread()
         if command.cache:
             keep_compiled_programs()

@@ -61,6 +61,15 @@ def one_thread() -> None:
             del os.environ["NPROC"]
 
 
+def calling_thread() -> None:
+    """Lets programs on a CPU run in the thread that calls them, best for one agent in Gymnasium.
+
+    A step is too small to be handed to another thread. Call it before JAX is first used: it has no
+    effect later.
+    """
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
 def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """`jax.jit` with the compiler options that training gains by."""
     return jax.jit(function, compiler_options=_compiler_options(), **options)

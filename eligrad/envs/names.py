@@ -51,6 +51,14 @@ def module_of(env: str) -> str | None:
     return module if named else None
 
 
+def is_gymnasium(env: str) -> bool:
+    """Whether a name can only be one of Gymnasium's."""
+    suite = env.partition("/")[0]
+    return suite == "gymnasium" or (
+        suite not in ADAPTERS and env not in REGISTERED and module_of(env) is None
+    )
+
+
 def import_module_of(env: str) -> None:
     """Imports the module that the name of an environment asks for, if it does."""
     module = module_of(env)

@@ -241,3 +241,26 @@ def test_settings_cannot_change_on_resuming(tmp_path, capsys):
         assert f"{name} is {change[1]}, but" in capsys.readouterr().err
     assert cli_train.main(["qrc", "Probe/Reward-v0", "--resume", str(run)]) == 2
     assert "agent is qrc, but" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "alone"),
+    [
+        (["qrc", "CartPole-v1", "--seeds", "1"], True),
+        (["gradient-ac", "gymnasium/Pendulum-v1", "--seeds", "1"], True),
+        (["qrc", "CartPole-v1", "--seeds", "2"], False),
+        (["qrc", "MinAtar/Breakout-v1", "--seeds", "1"], False),
+        (["qrc", "gymnax/CartPole-v1", "--seeds", "1"], False),
+        (["qrc", "my_package:MyEnv-v0", "--seeds", "1"], False),
+        (["ppo", "CartPole-v1", "--seeds", "1"], False),
+    ],
+)
+def test_one_streaming_agent_in_gymnasium_runs_in_the_calling_thread(
+    arguments, alone, tmp_path, monkeypatch
+):
+    called = []
+    for name in ("device_for_each_run", "one_thread", "_begin", "_report"):
+        monkeypatch.setattr(start, name, lambda *_: "")
+    monkeypatch.setattr(start, "calling_thread", lambda: called.append(True))
+    assert cli_train.main([*arguments, "--no-cache", "--out", str(tmp_path / "run")]) == 0
+    assert called == [True] * alone
