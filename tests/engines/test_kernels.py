@@ -16,9 +16,12 @@ from eligrad.engines import Online
 from eligrad.engines.stream import Runs
 from eligrad.envs import Box, make
 from eligrad.nets import AtariCNN, layer_norm
-from tests.contract.own_agents import Mean, MeanConfig
+from tests.contract import registered
 
 pytestmark = pytest.mark.skipif(jax.default_backend() != "cpu", reason="for CPUs")
+
+with registered() as own_agents:
+    Mean, MeanConfig = own_agents.Mean, own_agents.MeanConfig
 
 
 def calls(function, *arguments):

@@ -35,7 +35,7 @@ from tests.sweeps import small_sweeps
 sweep = Sweep(["qrc"], ["Probe/OffPolicy-v0"], 2000, 2, grid=dict(optimizer=["sgd", "adam"]))
 worker = sys.modules["__main__"]
 if hasattr(worker, "work_on_one_core"):
-    small_sweeps.PAUSE = 0.05
+    small_sweeps.PAUSE = 0.15
     worker.train, worker.resume = small_sweeps.quick_train, small_sweeps.quick_resume
 """
 
