@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +30,12 @@ BLUE, RED = "#0072B2", "#D55E00"
 
 Pairs = dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]
 """Final returns of the two sides, a number for each seed, by environment and row."""
+
+
+def markdown(lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; the first line is its head."""
+    head, *rest = (f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join([head, "| --- " * len(lines[0]) + "|", *rest])
 
 
 class Question(NamedTuple):
@@ -223,8 +229,7 @@ def exact_recursion() -> str:
         ]
         unstable = SCALES[rates(name, "tdc", published=True, lam=LAM) <= 0]
         lines.append([title, *modes, f"{unstable.min():.2g}" if unstable.size else "none up to 10"])
-    head, *rest = (f"| {' | '.join(line)} |" for line in lines)
-    return "\n".join([head, "| --- " * len(lines[0]) + "|", *rest])
+    return markdown(lines)
 
 
 def draw_exact(path: Path) -> None:

@@ -25,6 +25,7 @@ from benchmarks import questions
 from benchmarks.classic_control import ENVS as SMALL
 from benchmarks.minatar_learning import GAMES
 from benchmarks.mujoco_learning import TASKS
+from benchmarks.questions import LEVEL, ROOT, markdown
 from eligrad.agents import TITLES
 from eligrad.analysis import statistics
 from eligrad.analysis.frames import Table
@@ -32,8 +33,6 @@ from eligrad.runs.plot import blank, draw_mean, save
 from eligrad.runs.returns import area
 from eligrad.sweeps.choice import Candidates, choose, normalise
 
-ROOT = Path(__file__).parents[1] / "results"
-LEVEL = 0.05
 ENVS = (*GAMES, *SMALL, *TASKS)
 """The order of columns and panels."""
 
@@ -200,12 +199,6 @@ def table(runs: Table, rows: Mapping[str, str], cell: Callable[[Table], str]) ->
         if mine:
             lines.append([title, *(cell(mine[env]) if env in mine else "" for env in envs)])
     return markdown(lines)
-
-
-def markdown(lines: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; the first line is its head."""
-    head, *rest = (f"| {' | '.join(line)} |" for line in lines)
-    return "\n".join([head, "| --- " * len(lines[0]) + "|", *rest])
 
 
 KEYS = ["rule", "regularize", "h", "optimizer", "h_scale", "beta"]

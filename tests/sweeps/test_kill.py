@@ -67,7 +67,7 @@ def sweeps(tmp_path, quick_compilation):
 
 def test_killed_with_its_worker(tmp_path, quick_compilation):
     """After a checkpoint; the same command again goes on to what an undisturbed sweep comes to."""
-    sweeps = Sweeps(tmp_path, steps=4000, workers=1, seeds=2, lam=(0.0, 0.9))
+    sweeps = Sweeps(tmp_path, steps=9000, workers=1, seeds=2, lam=(0.0, 0.9))
     undisturbed, store = tmp_path / "undisturbed", tmp_path / "store"
     run_sweep(sweeps.spec, undisturbed, executor=Inline(workers=1))
     sweep = sweeps.start(store)
