@@ -1,4 +1,4 @@
-"""PPO, Gradient PPO and the streaming actor-critics on MuJoCo: nine variants, four tasks.
+"""PPO, Gradient PPO and the streaming actor-critics on MuJoCo, four tasks.
 
     python -m benchmarks.mujoco_learning --steps 300000 --seeds 3 --runs runs/mujoco --out results/mujoco
     python -m benchmarks.results
@@ -23,15 +23,36 @@ from eligrad.runs.plot import curves
 from eligrad.training import resume, train
 
 TASKS = ("Hopper-v4", "HalfCheetah-v4", "Walker2d-v4", "Ant-v4")
-VARIANTS: dict[str, tuple[str, dict[str, Any]]] = (
-    {"ppo": ("ppo", {})}
-    | {
-        f"{rule}-{advantage}": ("gradient-ppo", {"rule": rule, "advantage": advantage})
+# The settings of Gradient PPO by variant.
+GRADIENT_PPO: dict[str, dict[str, Any]] = {
+    f"{rule}-{advantage}": {"rule": rule, "advantage": advantage}
+    for rule in ("tdrc", "tdc", "gtd2", "td")
+    for advantage in ("fresh", "stale")
+} | {
+    "tdrc-head": {"regularize": "head"},
+    "tdrc-output": {"regularize": "output"},
+    "tdrc-features": {"regularize": "output", "h": "features"},
+}
+TWO = {"minibatch_size": 64}
+"""Two sequences in a minibatch, so that the policy makes 128 steps for each rollout, as in PPO."""
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ppo": ("ppo", {}),
+    "ppo-critic": ("ppo", {"critic_step_size": 3e-3}),
+    **{name: ("gradient-ppo", settings) for name, settings in GRADIENT_PPO.items()},
+    **{
+        f"{name}-two": ("gradient-ppo", GRADIENT_PPO[name] | TWO)
+        for name in ("td-fresh", "tdrc-fresh", "tdrc-output")
+    },
+    **{agent: (agent, {}) for agent in ("stream-ac", "gradient-ac")},
+}
+OF_THE_PAPER = [
+    "ppo",
+    *(
+        f"{rule}-{advantage}"
         for rule in ("tdrc", "tdc", "gtd2")
         for advantage in ("fresh", "stale")
-    }
-    | {agent: (agent, {}) for agent in ("stream-ac", "gradient-ac")}
-)
+    ),
+]
 
 
 def is_finished(folder: Path) -> bool:
@@ -66,12 +87,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=300_000)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
-    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
+    parser.add_argument("--variants", nargs="+", default=OF_THE_PAPER, choices=list(VARIANTS))
     parser.add_argument("--processes", type=int, default=None)
     parser.add_argument("--runs", type=Path, default=Path("runs/mujoco"))
     parser.add_argument("--out", type=Path, default=Path("results/mujoco"))
     arguments = parser.parse_args()
+    seeds = list(range(arguments.first_seed, arguments.first_seed + arguments.seeds))
     keep_compiled_programs()
     arguments.out.mkdir(parents=True, exist_ok=True)
     for task in arguments.tasks:
@@ -84,8 +107,8 @@ def main() -> None:
                     resume(folder, steps=arguments.steps, **common)
                 else:
                     train(
-                        agent, task, steps=arguments.steps, seeds=arguments.seeds, out=folder,
-                        **common, **settings,
+                        agent, task, steps=arguments.steps, seeds=seeds, out=folder, **common,
+                        **settings,
                     )  # fmt: skip
             write_json(arguments.out / f"{task}-{variant}.json", extract(folder, task, variant))
 
