@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from benchmarks import questions
+from benchmarks import questions, step_sizes
 from benchmarks.classic_control import ENVS as SMALL
 from benchmarks.minatar_learning import GAMES
 from benchmarks.mujoco_learning import TASKS
@@ -463,6 +463,8 @@ BLOCKS: dict[str, Callable[[Table], str]] = {
     "stage 2, verdicts": lambda runs: verdicts(
         runs, STAGE_TWO, ("**better**", "**worse**", "not told apart")
     ),
+    "step sizes": lambda runs: step_sizes.table(runs, ENVS, SOLVED),
+    "step sizes, bound": lambda runs: step_sizes.bound_table(),
     **questions.BLOCKS,
 }
 """The tables by name."""
@@ -505,6 +507,7 @@ def main() -> None:
         mine = chosen(runs, study, variants)
         draw(mine, curves[curves["study"] == study], ROOT / name, joined)
     questions.draw_all(runs, ROOT / "questions")
+    step_sizes.draw(runs, ENVS, ROOT / step_sizes.STUDY / "returns.png")
     print(f"{len(runs)} runs, {len(curves):,} points; changed: {', '.join(stale) or 'no text'}")
 
 
