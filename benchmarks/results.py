@@ -3,8 +3,8 @@
     python -m benchmarks.results            # tables, verdicts, figures, curves.parquet
     python -m benchmarks.results --check    # says which text would change, and changes nothing
 
-The tables of the Markdown files stand between `<!-- begin NAME -->` and `<!-- end -->`; `BLOCKS`
-says how each is made. `results/curves.parquet` holds all learning curves as one tidy table.
+The tables of `PAGES` stand between `<!-- begin NAME -->` and `<!-- end -->`; `BLOCKS` says how each
+is made. `results/curves.parquet` holds all learning curves as one tidy table.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from eligrad.runs.plot import blank, draw_mean, save
 from eligrad.runs.returns import area
 from eligrad.sweeps.choice import Candidates, choose, normalise
 
+PAGES = (*sorted(ROOT.rglob("*.md")), ROOT.parent / "docs" / "choosing.md")
+"""The texts with tables made from results."""
 ENVS = (*GAMES, *SMALL, *TASKS)
 """The order of columns and panels."""
 
@@ -324,6 +326,16 @@ CLAIMS: tuple[Claim, ...] = (
 )
 """Claim, variant, what it is said to be better than, environments, study."""
 VERDICTS = ("**holds**", "**does not hold**", "not enough data")
+LEVEL_WITH: tuple[Claim, ...] = (
+    (
+        "Gradient PPO is level with PPO",
+        "tdrc-fresh",
+        "ppo",
+        ("Hopper-v4", "Walker2d-v4"),
+        "mujoco-1m",
+    ),
+)
+"""Claims that two variants do not differ."""
 STAGE_TWO: tuple[Claim, ...] = (
     ("the chosen one > the paper's", "qrc-output", "qrc", (*GAMES, *SMALL), "h/stage-2"),
 )
@@ -441,6 +453,9 @@ FIVE = ("qrc", "stream-q", "q-lambda-sparse", "qc")
 BETA = ("qrc", "qrc-beta0.1", "qrc-beta0.01", "qc")
 BLOCKS: dict[str, Callable[[Table], str]] = {
     "verdicts": verdicts,
+    "verdicts, level": lambda runs: verdicts(
+        runs, LEVEL_WITH, ("**does not hold**, above", "**does not hold**, below", "not told apart")
+    ),
     "minatar": lambda runs: finals(chosen(runs, "minatar")),
     "minatar differences": lambda runs: differences(chosen(runs, "minatar")),
     "minatar-1m": lambda runs: finals(chosen(runs, "minatar-1m")),
@@ -493,7 +508,7 @@ def main() -> None:
     given = parser.parse_args()
     runs, curves = load()
     stale = []
-    for path in sorted(ROOT.rglob("*.md")):
+    for path in PAGES:
         text = path.read_text(encoding="utf-8")
         new = rewritten(text, runs)
         if new != text:

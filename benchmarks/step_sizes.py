@@ -137,6 +137,11 @@ def bound_table(root: Path = ROOT) -> str:
     return markdown(lines)
 
 
+def bounded_step(error: np.ndarray, norm: Any) -> np.ndarray:
+    """ObGD's step size with α = 1, from the TD error and |z|₁."""
+    return 1 / np.maximum(KAPPA * np.maximum(np.abs(error), 1) * norm, 1)
+
+
 def measure(env: str, at: Sequence[int]) -> list[dict[str, Any]]:
     """How long ObGD's steps would be around these steps of a run of SGD."""
     study = Study(env, ["qrc-output"], 3 * at[-1], range(SEEDS))
@@ -149,13 +154,13 @@ def measure(env: str, at: Sequence[int]) -> list[dict[str, Any]]:
         steps: dict[str, list[np.ndarray]] = {"w": [], "theta": []}
         for _ in range(LOOKS):
             record = study.runs.advance(3)
-            error = np.abs(np.asarray(record.metrics["td_error"])[:, -1])
+            error = np.asarray(record.metrics["td_error"])[:, -1]
             for name, found in steps.items():
                 leaves = jax.tree.leaves(getattr(study.runs.state.agent.traces, name))
                 norm = sum(
                     np.abs(np.asarray(leaf)).reshape(SEEDS, -1).sum(axis=1) for leaf in leaves
                 )
-                found.append(1 / np.maximum(KAPPA * np.maximum(error, 1) * norm, 1))
+                found.append(bounded_step(error, norm))
         done += 3 * LOOKS
         quantiles = {
             name: np.quantile(found, (0.05, 0.5, 0.95)).tolist() for name, found in steps.items()
