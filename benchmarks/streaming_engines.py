@@ -1,7 +1,7 @@
 """One streaming agent through each engine, on one core, in one process: steps/s, ratios, latency.
 
     taskset -c 0 python -m benchmarks.streaming_engines
-    JAX_CPU_ENABLE_ASYNC_DISPATCH=false taskset -c 0 python -m benchmarks.streaming_engines --calls 100000
+    taskset -c 0 python -m benchmarks.streaming_engines --calling-thread --calls 100000
 
 All three see the same recording, so that no game's own cost is counted: `stream` plays it inside the compiled
 program, `host` through Gymnasium, `online` by one call for each observation. They take turns in short rounds and
@@ -78,7 +78,11 @@ def main() -> None:
     parser.add_argument("--shape", type=int, nargs="+", default=[6], help="of observations")
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--calls", type=int, default=0, help="single calls of observe to time")
+    parser.add_argument(
+        "--calling-thread", action="store_true", help="run programs in the thread that calls them"
+    )
     given = parser.parse_args()
+    jax.config.update("jax_cpu_enable_async_dispatch", not given.calling_thread)
     rows = np.random.default_rng(0).normal(size=(LENGTH, *given.shape)).astype(np.float32)
     spaces = Spaces("a recording", Box(-np.inf, np.inf, rows.shape[1:]), Discrete(ACTIONS))
     agent: Any = registry.build(given.agent, registry.make_settings(given.agent, {}), spaces)

@@ -82,9 +82,9 @@ def total(x: Shaped[Array, "*shape"]) -> Shaped[Array, ""]:
 
 
 @contextlib.contextmanager
-def for_one_run() -> Iterator[None]:
-    """What is traced within is a program for one run on a CPU, without a batch axis."""
-    with _set(_in_use, available()):
+def for_one_run(on_cpu: bool) -> Iterator[None]:
+    """What is traced within is a program for one run, without a batch axis, if it is for a CPU."""
+    with _set(_in_use, on_cpu and available()):
         yield
 
 

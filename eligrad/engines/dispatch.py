@@ -84,6 +84,9 @@ class Dispatch:
         self._state = Packing(jax.eval_shape(lambda: state))
         self._shape, self._dtype = observation.shape, np.dtype(observation.dtype)
         self._words = -(-math.prod(self._shape) * self._dtype.itemsize // 4)
+        self._on_cpu = jax.default_backend() == "cpu"
+        # The whole step of other networks is one kernel; see `one_kernel`.
+        self._in_parts = self._on_cpu and len(self._shape) > 1
         self._action: Any = None
         self.metrics: tuple[str, ...] = ()
         """Names of the agent's metrics, known once `observe` is traced."""
@@ -150,7 +153,8 @@ class Dispatch:
         def learn(packed: list[Array]) -> tuple[list[Array], Array]:
             agent = self._settings.unpack(settings)
             update_key, next_act_key = map(jax.random.wrap_key_data, jnp.split(keys, 2))
-            state, metrics = agent.update(self.unpack(packed), transition, update_key)
+            with kernels.for_one_run(on_cpu=self._in_parts):
+                state, metrics = agent.update(self.unpack(packed), transition, update_key)
             # Else a compiler may compute a metric anew where it is stored, to another last bit.
             metrics = jax.lax.optimization_barrier(metrics)
             state, action = agent.act(state, next_act_key)
@@ -172,10 +176,11 @@ class Dispatch:
 
         For CPUs. A call of a program of many kernels takes two changes of threads: the runtime
         gives a part of them to a pool wherever more than eight could run at once. Networks for
-        images multiply matrices, for which a kernel would have to call a library. So do agents
-        that sort; XLA may log an error then, before the plain program is made.
+        images multiply matrices, for which a kernel would have to call a library: there only small
+        parts of `observe` are one kernel each. Agents that sort cannot be one kernel either; XLA
+        may log an error then, before the plain program is made.
         """
-        if len(self._shape) > 1 or jax.default_backend() != "cpu" or not kernels.available():
+        if self._in_parts or not (self._on_cpu and kernels.available()):
             return None
         kernel: Any = jit(kernels.whole_program(self._observe_and_read_all), donate_argnums=2)
         keys = 2 * jax.random.key_data(jax.random.key(0)).size

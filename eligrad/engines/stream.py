@@ -8,7 +8,6 @@ chunks of any size give the same run.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from typing import Any, NamedTuple
 
@@ -188,7 +187,7 @@ class Runs(DeviceEngine):
         unroll = 1 if alone else 2
 
         def of_one(agent: Any, params: Any, state: RunState) -> tuple[RunState, Record]:
-            with for_one_run() if alone else contextlib.nullcontext():
+            with for_one_run(on_cpu=alone):
                 return advance(agent, self.env, params, state, steps, unroll)
 
         return for_each_run(of_one, self._shares.sharding, in_place=True)(agents, params, state)

@@ -12,6 +12,7 @@ import pytest
 
 from eligrad._base import kernels
 from eligrad.agents import QLambda, QLambdaConfig, default_network
+from eligrad.agents.protocol import Transition
 from eligrad.engines import Online
 from eligrad.engines.stream import Runs
 from eligrad.envs import Box, make
@@ -57,7 +58,7 @@ def test_kernels_are_in_use_for_one_run_alone(monkeypatch):
         return layer_norm(x)
 
     def norm_of_one_run(x):
-        with kernels.for_one_run():
+        with kernels.for_one_run(on_cpu=True):
             return layer_norm(x)
 
     x = jnp.arange(64.0)
@@ -75,7 +76,7 @@ def test_large_arrays_are_left_to_the_compiler():
     network = AtariCNN((40, 40, 4), 3, sparsity=0.9, key=jax.random.key(0))
 
     def gradient(network):
-        with kernels.for_one_run():
+        with kernels.for_one_run(on_cpu=True):
             return jax.grad(lambda network: network(jnp.ones((40, 40, 4)))[0])(network)
 
     with_kernels, plain = (
@@ -91,7 +92,7 @@ def test_large_arrays_are_left_to_the_compiler():
 @pytest.mark.parametrize("size", [1, kernels.MOST_NUMBERS, kernels.MOST_NUMBERS + 1])
 def test_sizes_that_are_accepted_compile(size):
     def loss(x):
-        with kernels.for_one_run():
+        with kernels.for_one_run(on_cpu=True):
             return jnp.sum(layer_norm(x) ** 3)
 
     gradient = jax.jit(jax.grad(loss))(jnp.arange(float(size)))
@@ -103,12 +104,12 @@ def is_one_kernel(online):
     return online._dispatch.one_kernel(online._settings, online._packed) is not None
 
 
-def learn_online(name, steps, actions):
+def learn_online(name, steps, actions, shape=(5,)):
     """An agent after so many steps of a recording with ends of both kinds; and its metrics."""
     rng = np.random.default_rng(0)
-    observations = rng.normal(size=(steps, 2, 5)).astype(np.float32)
+    observations = rng.normal(size=(steps, 2, *shape)).astype(np.float32)
     kinds, rewards = rng.choice(3, steps, p=[0.9, 0.05, 0.05]), rng.normal(size=steps)
-    online, metrics = Online(name, (5,), actions), []
+    online, metrics = Online(name, shape, actions), []
     online.observe(observations[0, 0])
     for (last, first), reward, kind in zip(observations, rewards, kinds, strict=True):
         if online.observe(last, reward, kind == 1, kind == 2) is None:
@@ -132,6 +133,28 @@ def test_a_thousand_calls_as_one_kernel_are_those_of_the_plain_program(name, act
     monkeypatch.setattr(kernels, "available", lambda: False)
     plain, expected = learn_online(name, 1000, actions)
     assert not is_one_kernel(plain)
+    check_same(online, metrics, plain, expected)
+
+
+def test_a_thousand_calls_with_images_are_those_of_the_plain_program(monkeypatch):
+    online, metrics = learn_online("qrc", 1000, 3, shape=(6, 6, 2))
+    assert not is_one_kernel(online)
+    parts = small_parts(online)
+    monkeypatch.setattr(kernels, "available", lambda: False)
+    plain, expected = learn_online("qrc", 1000, 3, shape=(6, 6, 2))
+    assert small_parts(plain) < parts / 3  # the compiler makes some by itself
+    check_same(online, metrics, plain, expected)
+
+
+def small_parts(online):
+    """How many parts of a call are one kernel each."""
+    dispatch, key = online._dispatch, np.zeros(2, np.uint32)
+    transition = Transition(0.0, False, False, np.zeros((6, 6, 2)), np.zeros((6, 6, 2)))
+    message = dispatch.message(key, key, transition)
+    return calls(lambda *given: dispatch.observe(*given), online._settings, message, online._packed)
+
+
+def check_same(online, metrics, plain, expected):
     assert np.abs(expected).max(axis=0).min() > 0.1
     np.testing.assert_allclose(metrics, expected, rtol=1e-3, atol=1e-4)
     for one, other in zip(*map(jax.tree.leaves, (online.state, plain.state)), strict=True):
