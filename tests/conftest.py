@@ -1,5 +1,6 @@
 """Settings of all tests: strict dtype and rank promotion, shapes checked at run time."""
 
+import contextlib
 import os
 import signal
 import time
@@ -68,9 +69,8 @@ def x64():
         yield
 
 
-@pytest.fixture(scope="module")
-def quick_compilation():
-    """Compiles faster and runs slower, for tests that compile much; in subprocesses too."""
+@contextlib.contextmanager
+def _quick():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
         jax.config.update("jax_disable_most_optimizations", True)
@@ -78,12 +78,8 @@ def quick_compilation():
     jax.config.update("jax_disable_most_optimizations", False)
 
 
-@pytest.fixture(scope="module")
-def quickest_compilation(quick_compilation):
-    """Compiles in half of that time and runs slower still, for programs that run for a moment.
-
-    XLA's emitter of fused operations takes the other half. In this process only.
-    """
+@contextlib.contextmanager
+def _without_emitter():
     options = compiler.get_compile_options
 
     def without_emitter(*args, env_options_overrides=None, **kwargs):
@@ -92,6 +88,30 @@ def quickest_compilation(quick_compilation):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiler, "get_compile_options", without_emitter)
+        yield
+
+
+@pytest.fixture(scope="module")
+def quick_compilation():
+    """Compiles faster and runs slower, for tests that compile much; in subprocesses too."""
+    with _quick():
+        yield
+
+
+@pytest.fixture(scope="module")
+def quickest_compilation(quick_compilation):
+    """Compiles in half of that time and runs slower still, for programs that run for a moment.
+
+    XLA's emitter of fused operations takes the other half. In this process only.
+    """
+    with _without_emitter():
+        yield
+
+
+@pytest.fixture
+def quickest_programs():
+    """As `quickest_compilation`, for one test; others of its file need what users get."""
+    with _quick(), _without_emitter():
         yield
 
 
