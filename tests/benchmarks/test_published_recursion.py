@@ -13,7 +13,7 @@ from eligrad.agents.policies import over_batch
 from tests.agents.test_gradient_ppo import GRADIENT, changed, one_minibatch
 from tests.engines.tiny import nightly
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 
 def by_products(before, after, discount, lam, truncated):
@@ -80,7 +80,7 @@ def test_nothing_but_the_recursion_differs_from_gradient_ppo(rule, monkeypatch):
     jax.tree.map(by_hand, found.critic, expected.critic, before, after)
     # With the right recursion in its place it is Gradient PPO.
     monkeypatch.setattr(published, "published_gradients", rules.lambda_error_gradients)
-    again = jax.grad(wrong._loss, has_aux=True)(networks, batch)[0]
+    again = jax.jit(jax.grad(wrong._loss, has_aux=True))(networks, batch)[0]
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), again, expected
     )
