@@ -8,7 +8,10 @@ import pytest
 from benchmarks import floor
 from eligrad.agents import QLambdaConfig
 
-pytestmark = pytest.mark.skipif(not floor.has_compiler(), reason="no C compiler")
+pytestmark = [
+    pytest.mark.skipif(not floor.has_compiler(), reason="no C compiler"),
+    pytest.mark.usefixtures("quickest_compilation"),
+]
 
 
 @pytest.mark.parametrize("game", ["Breakout", "Seaquest"])

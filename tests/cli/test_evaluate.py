@@ -12,7 +12,7 @@ from eligrad.analysis import statistics
 from eligrad.cli import evaluate as cli_evaluate
 from eligrad.training import train
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 
 def test_prints_what_the_facade_evaluates(tmp_path, capsys):

@@ -10,6 +10,8 @@ from eligrad.engines import HostRuns
 from eligrad.engines.dispatch import _from_words, _to_words
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
+
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (5,), (10, 10, 7)])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "int16", "uint8", "int8", "bool"])

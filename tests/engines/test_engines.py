@@ -22,7 +22,7 @@ from eligrad.runs.checkpoint import CheckpointError
 from tests.engines import tiny
 from tests.engines.tapes import ACTIONS, CHOICES, SIZE, STEPS, TAPES, GymnasiumTape, Tape, essence
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 BOX = (-2.0, 2.0, (2,), np.float32)
 

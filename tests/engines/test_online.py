@@ -19,7 +19,7 @@ from eligrad.runs.plan import env_seeds
 from eligrad.training import train
 from tests.engines.tapes import ACTIONS, CHOICES, SIZE, STEPS, TAPES, GymnasiumTape, Tape
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 SEED, MIDDLE = 3, 28
 TAPE = {name: rows[env_seeds([SEED])[0] % 2] for name, rows in TAPES.items()}

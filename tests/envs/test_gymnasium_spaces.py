@@ -118,7 +118,7 @@ def test_several_choices_at_once():
 
 
 @pytest.mark.parametrize("agent", ["gradient-ac", "ppo"])
-def test_agents_with_a_policy_learn_several_choices(agent, quick_compilation, tmp_path):
+def test_agents_with_a_policy_learn_several_choices(agent, quickest_compilation, tmp_path):
     """The reward is the sum of the choices: the largest are the best."""
     settings = {"ppo": {"rollout": 100, "minibatch_size": 50}}.get(agent, {})
     env = GymnasiumEnvironment(lambda: Sampler(spaces.Discrete(2), spaces.MultiDiscrete([3, 2])))
@@ -152,7 +152,7 @@ def test_what_is_not_supported_is_said_with_a_way_out():
     assert "stream-ac, gradient-ac, ppo and gradient-ppo" in several
 
 
-def test_toy_text_from_the_command_line(tmp_path, capsys, quick_compilation):
+def test_toy_text_from_the_command_line(tmp_path, capsys, quickest_compilation):
     """Trained, resumed as if never stopped, evaluated, and continued on a stream."""
     run, quiet = tmp_path / "run", ["--no-progress", "--no-cache"]
     command = ["qrc", "FrozenLake-v1", "--exploration-fraction", "1", "--seeds", "1"]

@@ -26,6 +26,8 @@ from eligrad.training.recording import record, record_episode
 from tests.engines import tiny, tiny_ppo
 from tests.training.painted import NAME as PAINTED
 
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
+
 BREAKOUT = "MinAtar/Breakout-v1"
 
 
@@ -57,16 +59,8 @@ def one(states, run):
     return jax.tree.map(lambda leaf: leaf[run], states)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_programs():
-    """Programs that are made sooner and run slower: here they run for moments only."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @pytest.fixture(scope="module")
-def breakout(tmp_path_factory):
+def breakout(tmp_path_factory, quickest_compilation):
     """Two seeds of QRC(λ), with a discount each; the folder, the file, what training returned."""
     base = tmp_path_factory.mktemp("breakout")
     options = {"steps": 400, "seeds": [3, 7], "gamma": [0.9, 0.8], "chunk": 200}
