@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from eligrad import normalize
 from eligrad.agents import RolloutAgent, StreamingAgent, register
@@ -28,7 +29,9 @@ class MeanConfig:
     """Share of random actions."""
 
     def check(self) -> None:
-        if not isinstance(self.epsilon, jax.core.Tracer) and not 0 <= self.epsilon <= 1:
+        if isinstance(self.epsilon, jax.core.Tracer):
+            return
+        if np.any(np.clip(self.epsilon, 0, 1) != self.epsilon):  # one number, or one for each run
             raise ValueError(f"epsilon is {self.epsilon}; a number in [0, 1] is accepted")
 
 

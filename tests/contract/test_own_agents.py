@@ -20,8 +20,9 @@ from eligrad.engines import Online
 from eligrad.envs import make
 from eligrad.sweeps import run_sweep
 from eligrad.training import resume, train
+from tests.sweeps.small_sweeps import runs_trained
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 AGENTS = ["mean", "mean-policy"]
 COLUMN = {"mean": "spread", "mean-policy": "confidence"}
@@ -104,6 +105,7 @@ def test_sweeps_and_the_report(tmp_path, monkeypatch):
         monkeypatch.delitem(AGENTS_BY_NAME, agent)
     report = run_sweep(spec, tmp_path / "store", workers=1)
     assert not report.failures
+    assert runs_trained(tmp_path / "store") == 6  # each once: runs of one program together
     runs = analysis.load_runs(tmp_path / "store")
     assert sorted(runs["agent"].unique()) == sorted(AGENTS)
     assert runs["finished"].all()
