@@ -18,7 +18,7 @@ ENV, STEPS, SEEDS = "Probe/Trace-v0", 300, range(3, 5)
 VARIANTS = ["qrc-output:step_size=0.01", "qrc-output:step_size=0.01,beta=0.3", "stream-q"]
 CLOCKS = {"wall_seconds", "steps_per_second_in_sum", "made_with"}
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 
 def test_a_variant_is_a_name_and_changes():

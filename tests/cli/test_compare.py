@@ -12,7 +12,7 @@ from eligrad.training import train
 from tests.analysis.tables import runs_of
 
 
-@pytest.mark.usefixtures("quick_compilation")
+@pytest.mark.usefixtures("quickest_compilation")
 def test_says_what_can_be_claimed(tmp_path, capsys):
     for name, step_size in (("a", 1e-4), ("b", 1e-3)):
         out = tmp_path / name

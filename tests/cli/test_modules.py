@@ -16,7 +16,7 @@ from eligrad.cli.modules import look_here
 from eligrad.envs import make, names
 from eligrad.runs.folder import RunFolder
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 MODULE = """
 import jax.numpy as jnp

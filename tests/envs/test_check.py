@@ -20,7 +20,7 @@ from eligrad.envs.spaces import Box, Discrete
 from eligrad.envs.wrappers import TimeLimit
 from tests.envs.sound import FALSE, Counted, Place, Sound, changed, moving, problem_of, problems_of
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 # Sound ones.
 

@@ -12,7 +12,7 @@ from eligrad.envs.spaces import Discrete
 from eligrad.envs.wrappers import TimeLimit
 from tests.envs.sound import Counted, Place, Sound, changed, moving, problem_of, problems_of
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 
 def test_observations_outside_their_space():

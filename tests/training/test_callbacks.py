@@ -13,7 +13,7 @@ from eligrad.training import resume, train
 from eligrad.training.callbacks import EvaluateEvery
 from eligrad.training.loggers import scalars
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 TRACE = "Probe/Trace-v0"
 

@@ -23,7 +23,7 @@ from eligrad.runs.plan import checkpoint_every_for
 from eligrad.training import prepare, train
 from tests.engines import tiny
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 
 class Goals(Environment):

@@ -20,7 +20,7 @@ from eligrad.training.playing import HostEpisodes, JaxEpisodes, play
 from tests.engines import tiny
 from tests.envs.tiny import Counter
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 
 def counters(*lengths: int) -> GymnasiumEnvironment:

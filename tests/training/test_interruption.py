@@ -13,6 +13,7 @@ from eligrad.training import Interrupted, resume, train
 from eligrad.training.progress import Progress
 from tests.engines import tiny
 
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 OPTIONS = {"seeds": 2, "chunk": 50, "checkpoint_every": 200}
 
 

@@ -221,7 +221,7 @@ class Remembers:
         self.closed = True
 
 
-def test_loggers_get_the_rows_that_the_folder_gets(tmp_path, monkeypatch, quick_compilation):
+def test_loggers_get_the_rows_that_the_folder_gets(tmp_path, monkeypatch, quickest_compilation):
     """Chunk by chunk, over two sessions; one that fails stops nothing."""
     made = []
     monkeypatch.setitem(

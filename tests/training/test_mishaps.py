@@ -24,7 +24,7 @@ from eligrad.training import train
 from tests.engines import tiny
 
 pytestmark = [
-    pytest.mark.usefixtures("quick_compilation"),
+    pytest.mark.usefixtures("quickest_compilation"),
 ]
 
 
