@@ -28,6 +28,8 @@ from eligrad.sweeps import Sweep, run_sweep
 from eligrad.training import resume
 from tests.engines import tiny
 
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
+
 FOLDER = Path(__file__).parent
 
 

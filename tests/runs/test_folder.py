@@ -21,6 +21,8 @@ from eligrad.training import resume, saved, train
 from tests.engines import tiny
 from tests.runs.altered import STEPS, state, tables, write_run
 
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
+
 OPTIONS = {"steps": 200, "seeds": 2, "chunk": 50, "checkpoint_every": 50}
 
 

@@ -13,12 +13,12 @@ from eligrad.training import resume, train
 from tests.sweeps.small_sweeps import ENV, FRAGILE, Inline, small
 
 pytestmark = [
-    pytest.mark.usefixtures("quick_compilation"),
+    pytest.mark.usefixtures("quickest_compilation"),
 ]
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory, quick_compilation):
+def store(tmp_path_factory, quickest_compilation):
     """Four runs of one program: two values of λ, two seeds."""
     store = tmp_path_factory.mktemp("sweep") / "store"
     executor = Inline(workers=1)
