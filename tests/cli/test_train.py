@@ -86,6 +86,7 @@ def test_says_that_steps_are_rounded_to_whole_rollouts(tmp_path, capsys, monkeyp
     assert "whole rollouts of 2,048 steps: --steps is rounded up to 4,096" in told
 
 
+@pytest.mark.usefixtures("quickest_programs")
 def test_evaluates_between_chunks(tmp_path):
     run = tmp_path / "run"
     command = ["qrc", "Probe/Reward-v0", "--steps", "40", "--chunk", "10", "--seeds", "1"]
@@ -95,6 +96,7 @@ def test_evaluates_between_chunks(tmp_path):
     assert evaluated.notna().to_dict() == {10: False, 20: True, 30: False, 40: True}
 
 
+@pytest.mark.usefixtures("quickest_programs")
 def test_a_run_from_a_file_and_again_from_its_folder(tmp_path, capsys):
     file, first, second = tmp_path / "run.toml", tmp_path / "first", tmp_path / "second"
     file.write_text(

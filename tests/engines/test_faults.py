@@ -16,6 +16,8 @@ from eligrad.runs.checkpoint import read_header
 from eligrad.training import train
 from tests.engines import tiny
 
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
+
 
 @pytest.mark.parametrize(
     ("what", "at", "message"),

@@ -15,6 +15,7 @@ from eligrad.runs.folder import RunFolder, RunInUseError
 from eligrad.training import prepare, resume, train
 from tests.engines import tiny
 
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 OPTIONS: dict[str, Any] = {"steps": 100, "seeds": 2, "chunk": 50}
 
 

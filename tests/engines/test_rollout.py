@@ -147,6 +147,7 @@ def assert_resumes(folder, agent, env, steps, **options):
     return straight
 
 
+@pytest.mark.usefixtures("quickest_programs")
 def test_resumed_in_a_jax_environment(tmp_path):
     env = tiny.Drift()
     agent = tiny.agent("ppo", env, num_envs=4, anneal_steps=256.0)

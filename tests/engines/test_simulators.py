@@ -20,6 +20,8 @@ from tests.engines import tiny
 from tests.envs.tiny import Counter
 from tests.runs.test_checkpoint import assert_equal
 
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
+
 SEEDS = np.array([3, 4])
 
 

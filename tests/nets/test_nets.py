@@ -9,6 +9,7 @@ import pytest
 
 from eligrad.nets import MLP, AtariCNN, MinAtarCNN, streaming_mlp, tanh_mlp
 
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 KEY = jax.random.key(7)
 
 # name -> (key -> network, shape of its observation, number of parameters).
