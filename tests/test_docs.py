@@ -188,7 +188,7 @@ def code_names(page: str) -> set[str]:
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
 
 
-def test_every_metric_and_column_is_documented(quick_compilation):
+def test_every_metric_and_column_is_documented(quickest_compilation):
     drift = tiny_ppo.Drift()
     results = [
         train(tiny.agent(), tiny.ENV, steps=60, seeds=[5, 9], chunk=20),

@@ -94,7 +94,7 @@ def test_own_environment_learns_and_is_filmed(tmp_path):
         assert frames.n_frames > 5
 
 
-def test_device_stream_goes_on_as_if_it_had_never_stopped(tmp_path):
+def test_device_stream_goes_on_as_if_it_had_never_stopped(tmp_path, quickest_programs):
     main = example("device_stream").main
     rewards = main(steps=400, file=tmp_path / "panel.npz")
     assert rewards == main(steps=400, file=tmp_path / "other.npz", restart=False)

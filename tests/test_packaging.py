@@ -112,7 +112,7 @@ def test_the_extra_for_training_is_the_one_that_messages_name():
     assert {re.split(">", each)[0] for each in extra} == TRAIN
 
 
-def test_the_core_stands_alone(tmp_path):
+def test_the_core_stands_alone(tmp_path, quickest_programs):
     """Rules, agents, games and a stream, without tables, plots, command line and simulators.
 
     The stream goes on from a run that was trained elsewhere, where tables could be written.
@@ -159,7 +159,7 @@ main()
     assert "Traceback" not in result.stderr, result.stderr
 
 
-def test_training_needs_no_parser_and_no_frames():
+def test_training_needs_no_parser_and_no_frames(quickest_programs):
     """As on a machine that has neither, nor any simulator."""
     code = """
 import eligrad.demo
