@@ -171,6 +171,7 @@ def test_shares_are_the_smallest_that_hold_all_runs(runs, devices, used, each):
     assert share_out(runs, devices) == (used, each)
 
 
+@pytest.mark.usefixtures("quickest_programs")
 @pytest.mark.parametrize("name", tiny.AGENTS)
 def test_resumed_in_the_middle(tmp_path, name):
     """Also from the middle of a stretch between two checkpoints, and to a new total."""
@@ -188,6 +189,7 @@ def test_resumed_in_the_middle(tmp_path, name):
     assert_same(state, straight.state)
 
 
+@pytest.mark.usefixtures("quickest_programs")
 def test_metrics_of_lost_steps_are_written_again(tmp_path):
     """A run that died after writing metrics and before its checkpoint."""
     options = {"seeds": 2, "chunk": 50, "checkpoint_every": 100}

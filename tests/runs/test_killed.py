@@ -71,7 +71,7 @@ def test_at_every_rename(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", tiny.AGENTS)
-def test_by_a_signal(tmp_path, name):
+def test_by_a_signal(tmp_path, quick_compilation, name):
     run, agent = tmp_path / "run", tiny.AGENTS[name]()
     program = f"""
 import os, signal
