@@ -13,6 +13,8 @@ from scipy.integrate import solve_ivp
 from eligrad import problems, rules
 from tests.problems import cases
 
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
+
 LAMBDAS = (0.0, 0.5, 0.9)
 REGULARIZERS = ("parameters", "head", "output")
 

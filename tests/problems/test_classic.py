@@ -13,6 +13,8 @@ from scipy.integrate import solve_ivp
 from eligrad import problems
 from tests.problems import cases
 
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
+
 GRADIENT_RULES = ("gtd2", "tdc", "tdrc")
 
 

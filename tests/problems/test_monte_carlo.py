@@ -9,6 +9,8 @@ import pytest
 
 from tests.problems import cases
 
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
+
 # Ratios multiply along a trace: lam is such that the traces' variance is finite off-policy.
 CASES = {
     "random_walk_5": 0.8,
