@@ -15,7 +15,7 @@ from eligrad.training import train
 from tests.sweeps.small_sweeps import quick_training
 
 __all__ = ["quick_training"]
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("quickest_compilation")
 
 
 @pytest.mark.nightly

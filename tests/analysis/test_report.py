@@ -315,7 +315,7 @@ def test_runs_without_an_episode():
     assert data["aggregate"] == []
 
 
-def test_a_report_of_trained_runs(tmp_path, quick_compilation, capsys):
+def test_a_report_of_trained_runs(tmp_path, quickest_compilation, capsys):
     out = tmp_path / "store" / "runs" / "a"
     train(tiny.agent(), tiny.ENV, steps=200, chunk=200, seeds=[0, 1, 5], out=out)
     with pytest.raises(SystemExit) as leaving:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import pytest
 from PIL import Image
 
@@ -18,13 +17,11 @@ def no_cache(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def cartpole(tmp_path_factory):
+def cartpole(tmp_path_factory, quickest_compilation):
     """A PPO of two seeds that has hardly learned."""
     out = tmp_path_factory.mktemp("cartpole") / "run"
-    jax.config.update("jax_disable_most_optimizations", True)
     train("ppo", PAINTED, steps=64, seeds=2, out=out, rollout=32, minibatch_size=16, epochs=1)
-    yield out
-    jax.config.update("jax_disable_most_optimizations", False)
+    return out
 
 
 def test_play_writes_a_video(cartpole, tmp_path, capsys):
