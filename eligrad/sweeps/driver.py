@@ -240,7 +240,10 @@ class _Driver:
         next_step = "given up" if given_up else "tried once more"
         last_line = trace.strip().rpartition("\n")[2]
         count = "1 run" if len(names) == 1 else f"{len(names)} runs"
-        self.bar.say(f"{count} failed and {next_step}: {last_line}")
+        message = f"{count} failed and {next_step}: {last_line}"
+        self.bar.say(message)
+        if not given_up:  # else it is among the failures
+            self.notes.append(message)
 
 
 def _module_folders(runs: Sequence[Run], setup: Path | None) -> tuple[str, ...]:

@@ -97,7 +97,7 @@ def _died(code: int, log: Path) -> TaskResult:
         return TaskResult("stopped", "before it began to train")
     how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
     printed = log.read_text(encoding="utf-8", errors="replace")[-4000:]
-    return TaskResult("died", f"the worker ended {how}; the end of its log:\n{printed}")
+    return TaskResult("died", f"the end of the worker's log:\n{printed}\nthe worker ended {how}")
 
 
 def has_accelerator() -> bool:
