@@ -46,6 +46,7 @@ NAMES: dict[str, str] = {
     "qrc-beta0.01": "QRC(λ), β = 0.01",
     "qrc-watkins": "QRC(λ), Watkins' cut",
     "qrc-output": "QRC(λ), β on the output of h",
+    "qrc-output-obgd": "QRC(λ), β on the output of h, ObGD",
     "stream-q": TITLES["stream-q"],
     "q-lambda": TITLES["q-lambda"],
     "q-lambda-sparse": "Q(λ), sparse initialisation",

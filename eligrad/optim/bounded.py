@@ -25,6 +25,9 @@ def obgd(learning_rate: Number, kappa: Number) -> optax.GradientTransformationEx
 
         M  = α κ max(|δ|, 1) |z|₁
         Δw = α / max(M, 1) · g
+
+    Where M is above 1, α cancels, and κ is what decides on the length of a step. With α = 1 that is
+    nearly always so.
     """
     _check_kappa(kappa)
 
