@@ -59,6 +59,14 @@ NAMES: dict[str, str] = {
         for rule, title in RULES.items()
         for advantage in ("fresh", "stale")
     },
+    "ppo-critic": "PPO, critic's step size 3e-3",
+    "td-fresh": "Gradient PPO without h",
+    "tdrc-head": "Gradient PPO, TDRC(λ), β on h's last layer",
+    "tdrc-output": "Gradient PPO, TDRC(λ), β on the output of h",
+    "tdrc-features": "Gradient PPO, TDRC(λ), β on the output, h on features",
+    "td-fresh-two": "Gradient PPO without h, minibatches of two sequences",
+    "tdrc-fresh-two": "Gradient PPO, TDRC(λ), fresh, minibatches of two sequences",
+    "tdrc-output-two": "Gradient PPO, TDRC(λ), β on the output of h, two sequences",
     "stream-ac": TITLES["stream-ac"],
     "gradient-ac": TITLES["gradient-ac"],
 }
@@ -202,6 +210,12 @@ def table(runs: Table, rows: Mapping[str, str], cell: Callable[[Table], str]) ->
         if mine:
             lines.append([title, *(cell(mine[env]) if env in mine else "" for env in envs)])
     return markdown(lines)
+
+
+def study_of_gradient_ppo(runs: Table) -> Table:
+    """The runs of stage 1: seeds 0 to 4, also of what had run for a million steps before."""
+    earlier = (runs["study"] == "mujoco-1m") & runs["variant"].isin(["ppo", "tdrc-fresh"])
+    return runs[(runs["study"] == "gradient-ppo/stage-1") | (earlier & (runs["seed"] < 5))]
 
 
 KEYS = ["rule", "regularize", "h", "optimizer", "h_scale", "beta"]
@@ -469,6 +483,7 @@ BLOCKS: dict[str, Callable[[Table], str]] = {
     "mujoco": lambda runs: finals(chosen(runs, "mujoco"), digits=0),
     "mujoco area": lambda runs: finals(chosen(runs, "mujoco"), "area", digits=0),
     "mujoco-1m": lambda runs: finals(chosen(runs, "mujoco-1m"), digits=0),
+    "gradient ppo, stage 1": lambda runs: finals(study_of_gradient_ppo(runs), digits=0),
     "study of h, games": lambda runs: finals_of_h(runs, GAMES, 1),
     "study of h, small environments": lambda runs: finals_of_h(runs, list(SMALL), 2),
     "study of h, scores": scores_of_h,
