@@ -144,6 +144,8 @@ class _Driver:
         self.queue: list[Job] = []
         self.running: dict[str, Job] = {}
         self.plan_again_at = 0.0
+        self.tried_again: list[tuple[set[str], str]] = []
+        """Runs that failed together, and what to say of it."""
         self.bar = _Bar(self.runs, progress)
         for note in self.notes:
             self.bar.say(note)
@@ -166,11 +168,15 @@ class _Driver:
                 self.bar.show(self.store, tuple(self.running.values()), self.failures)
                 time.sleep(POLL if self.running else WAIT)
             self.bar.show(self.store, (), self.failures)
+        # Of those that failed for good, `failures` says more.
+        failed_once = [
+            message for names, message in self.tried_again if names.isdisjoint(self.failures)
+        ]
         return Report(
             self.store.path,
             self.runs,
             self.failures,
-            tuple(self.notes),
+            (*self.notes, *failed_once),
             self.interruption.signal_number,
         )
 
@@ -242,8 +248,7 @@ class _Driver:
         count = "1 run" if len(names) == 1 else f"{len(names)} runs"
         message = f"{count} failed and {next_step}: {last_line}"
         self.bar.say(message)
-        if not given_up:  # else it is among the failures
-            self.notes.append(message)
+        self.tried_again.append((set(names), message))
 
 
 def _module_folders(runs: Sequence[Run], setup: Path | None) -> tuple[str, ...]:
