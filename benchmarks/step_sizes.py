@@ -78,7 +78,7 @@ def table(runs: Table, envs: Sequence[str], marks: Mapping[str, float]) -> str:
         for name in SERIES:
             mine = of_series(runs, name)
             mine = mine[mine["env"] == env]
-            if mine.empty:
+            if mine["times"].nunique() < 2:
                 continue
             found, reached = summaries(mine), mine["final"] >= marks.get(env, np.inf)
             cells = []
@@ -104,7 +104,7 @@ def draw(runs: Table, envs: Sequence[str], path: Path) -> None:
         for name, (*_, colour, style) in SERIES.items():
             mine = of_series(runs, name)
             found = sorted(summaries(mine[mine["env"] == env]).items())
-            if not found:
+            if len(found) < 2:
                 continue
             at = [times for times, _ in found]
             mean, error, counts = zip(*(values for _, values in found), strict=True)
