@@ -22,7 +22,8 @@ from eligrad.runs.provenance import provenance
 from eligrad.training import train
 
 GAMES = ("Breakout", "Freeway", "Seaquest", "Asterix", "SpaceInvaders")
-AGENTS = ("q-lambda", "qrc")
+AGENTS: dict[str, dict[str, Any]] = {"q-lambda": {}, "qrc": {"regularize": "parameters"}}
+"""With the settings in which they differ from the presets."""
 STEPS, LAST = 200_000, 20_000
 
 
@@ -32,7 +33,7 @@ def leaky_relu_of_pytorch(x: jax.Array, negative_slope: float = 0.01) -> jax.Arr
 
 
 def play(agent: str, game: str, seeds: int) -> dict[str, Any]:
-    result = train(agent, f"MinAtar/{game}-v1", steps=STEPS, seeds=seeds)
+    result = train(agent, f"MinAtar/{game}-v1", steps=STEPS, seeds=seeds, **AGENTS[agent])
     episodes = result.episodes.to_pandas()
     late = episodes[episodes["step"] > STEPS - LAST].groupby("seed")["return"].mean()
     returns = late.reindex(range(seeds)).to_numpy()

@@ -35,17 +35,19 @@ from eligrad.envs import Discrete, Environment, make
 from eligrad.runs import checkpoint
 
 OBGD = {"optimizer": "obgd", "step_size": 1.0}
+PAPER = {"regularize": "parameters"}
+"""β acts on all parameters of h, as in the paper; the preset has it act on the output."""
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "qrc": ("qrc", {}),
-    "qrc-h0.1": ("qrc", {"h_scale": 0.1}),
-    "qrc-beta0.1": ("qrc", {"beta": 0.1}),
-    "qrc-beta0.01": ("qrc", {"beta": 0.01}),
-    "qrc-watkins": ("qrc", {"trace_cut": "watkins"}),
+    "qrc": ("qrc", PAPER),
+    "qrc-h0.1": ("qrc", PAPER | {"h_scale": 0.1}),
+    "qrc-beta0.1": ("qrc", PAPER | {"beta": 0.1}),
+    "qrc-beta0.01": ("qrc", PAPER | {"beta": 0.01}),
+    "qrc-watkins": ("qrc", PAPER | {"trace_cut": "watkins"}),
     "qrc-head": ("qrc", {"regularize": "head"}),
     "qrc-output": ("qrc", {"regularize": "output"}),
-    "qrc-features": ("qrc", {"h": "features"}),
+    "qrc-features": ("qrc", PAPER | {"h": "features"}),
     "qrc-features-output": ("qrc", {"h": "features", "regularize": "output"}),
-    "qrc-obgd": ("qrc", OBGD),
+    "qrc-obgd": ("qrc", PAPER | OBGD),
     "qrc-head-obgd": ("qrc", {"regularize": "head"} | OBGD),
     "qrc-output-obgd": ("qrc", {"regularize": "output"} | OBGD),
     "qrc-features-output-obgd": ("qrc", {"h": "features", "regularize": "output"} | OBGD),

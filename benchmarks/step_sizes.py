@@ -119,8 +119,15 @@ def draw(runs: Table, envs: Sequence[str], path: Path) -> None:
         panel.grid(alpha=0.3)
     of = " or ".join(map(str, sorted(seeds)))
     panels[0].set_ylabel(f"return in the last tenth,\nmean of {of} seeds ± standard error")
-    lines = panels[0].get_legend_handles_labels()
-    figure.legend(*lines, loc="outside lower center", ncols=2, frameon=False)
+    lines = {
+        name: line
+        for panel in panels
+        for line, name in zip(*panel.get_legend_handles_labels(), strict=True)
+    }
+    shown = [name for name in SERIES if name in lines]
+    figure.legend(
+        [lines[name] for name in shown], shown, loc="outside lower center", ncols=2, frameon=False
+    )
     figure.suptitle("How wide is the range of step sizes that works?", weight="bold")
     save(figure, path)
 

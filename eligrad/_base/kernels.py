@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -32,22 +31,40 @@ _ONE_KERNEL = {"inlineable": "false", "xla_cpu_small_call": "true"}
 def one_kernel(function: F) -> F:
     """`function`, which within `for_one_run` becomes one kernel that keeps its results in memory.
 
-    For elementwise functions of small arrays, slices and sums; their derivatives are one kernel,
-    too. Matrix products are not accepted. Keyword-only arguments are constants. Results are the
-    same up to rounding.
+    For elementwise functions of small arrays, slices and sums. Matrix products are not accepted.
+    Keyword-only arguments are constants. The reverse pass is one kernel, too, of nothing but the
+    arguments: so the forward pass is the same kernel with and without a reverse pass, and a program
+    that acts by a value and then learns it computes it once. Results are the same up to rounding.
     """
-    parameters = inspect.signature(function).parameters.values()
-    constants = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
-    compiled = jax.jit(function, static_argnames=constants)
+
+    @functools.cache
+    def kernels(constants: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+        of_arrays = functools.partial(function, **dict(constants))
+
+        @jax.jit
+        def reverse(arguments: tuple[Any, ...], gradient: Any) -> tuple[Any, ...]:
+            return jax.vjp(of_arrays, *arguments)[1](gradient)
+
+        forward = _as_one_kernel(jax.jit(of_arrays))
+        call = jax.custom_vjp(forward)
+        call.defvjp(lambda *arguments: (forward(*arguments), arguments), _as_one_kernel(reverse))
+        return call
 
     @functools.wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
         if not (in_use() and all(jnp.size(x) <= MOST_NUMBERS for x in jax.tree.leaves(arguments))):
             return function(*arguments, **options)
-        with set_xla_metadata(**_ONE_KERNEL):
-            return compiled(*arguments, **options)
+        return kernels(tuple(options.items()))(*arguments)
 
     return call  # pyright: ignore[reportReturnType]
+
+
+def _as_one_kernel(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        with set_xla_metadata(**_ONE_KERNEL):
+            return compiled(*arguments)
+
+    return call
 
 
 def whole_program(function: F) -> F:
@@ -63,14 +80,7 @@ def whole_program(function: F) -> F:
         with _set(_whole, True):
             return function(*arguments)
 
-    compiled = jax.jit(trace)
-
-    @functools.wraps(function)
-    def call(*arguments: Any) -> Any:
-        with set_xla_metadata(**_ONE_KERNEL):
-            return compiled(*arguments)
-
-    return call  # pyright: ignore[reportReturnType]
+    return functools.wraps(function)(_as_one_kernel(jax.jit(trace)))  # pyright: ignore[reportReturnType]
 
 
 def total(x: Shaped[Array, "*shape"]) -> Shaped[Array, ""]:

@@ -241,7 +241,7 @@ _STREAM_Q = QLambdaConfig(rule="td", beta=0.0, optimizer="obgd", step_size=1.0)
 _GRADIENT_AC = StreamACConfig(rule="tdrc", beta=1.0, regularize="output")
 
 for _name, _title, _config, _build in (
-    ("qrc", "QRC(λ)", QLambdaConfig(), _Q),
+    ("qrc", "QRC(λ)", QLambdaConfig(regularize="output"), _Q),
     ("qc", "QC(λ)", QLambdaConfig(rule="tdc", beta=0.0), _Q),
     ("gq2", "GQ2(λ)", QLambdaConfig(rule="gtd2", beta=0.0), _Q),
     ("q-lambda", "Q(λ)", QLambdaConfig(rule="td", beta=0.0, sparsity=0.0), _Q),

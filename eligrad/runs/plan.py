@@ -17,6 +17,7 @@ from eligrad._base.errors import DamagedFileError, Mistakes, UnknownName
 from eligrad._base.files import LARGEST, read_json, regular_size
 from eligrad.agents import registry
 from eligrad.envs.names import check_name
+from eligrad.runs.configuration import ADDED
 
 RUN_FORMAT = 2
 """Version of a run folder's layout. In folders of version 1, which do not say it, tables may be
@@ -101,7 +102,11 @@ def plan_in_file(content: Any, path: Path) -> Plan:
     try:
         if content["agent"] is not None:
             runs = len(content["seeds"])
-            settings = registry.make_settings(content["agent"], content["settings"], runs=runs)
+            known = vars(registry.get(content["agent"]).config)
+            added = {name: value for name, value in ADDED.items() if name in known}
+            settings = registry.make_settings(
+                content["agent"], added | content["settings"], runs=runs
+            )
             content = content | {"settings": settings}
         return Plan(**content)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:

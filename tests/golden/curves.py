@@ -46,6 +46,7 @@ _ROLLOUT = {
 _ACTOR_CRITIC = {"steps": 200, "chunk": 50, "max_episode_steps": 2, "actor_step_size": 1e-4}
 _TOWN = "Probe/OffPolicy-v0"
 _OWN: dict[str, dict[str, Any]] = {
+    "qrc": _STREAM | {"step_size": 1e-3, "regularize": "parameters"},
     "stream-q": _STREAM,
     "ppo": _ROLLOUT,
     "gradient-ppo": _ROLLOUT | {"sequence": 16},
@@ -57,6 +58,7 @@ RUNS = {
     name: Run(name, _TOWN, _OWN.get(name, _STREAM | {"step_size": 1e-3}))
     for name in PRESETS
 } | {
+    "qrc-output": Run("qrc", _TOWN, _STREAM | {"step_size": 1e-3}),
     "gradient-ppo-continuous": Run(
         "gradient-ppo", "Probe/Continuous-v0", _OWN["gradient-ppo"] | {"max_episode_steps": None}
     ),
@@ -64,7 +66,7 @@ RUNS = {
         "gradient-ac", "Probe/Continuous-v0", _ACTOR_CRITIC | {"max_episode_steps": None}
     ),
 }
-"""Every agent by its name, and two with real numbers for actions."""
+"""Every agent by its name, of QRC(λ) two, and two with real numbers for actions."""
 
 
 def trained(run: Run, **changes: Any) -> dict[str, Any]:
