@@ -71,6 +71,27 @@ def test_kernels_are_in_use_for_one_run_alone(monkeypatch):
     assert calls(norm_of_one_run, x) == 0
 
 
+@pytest.mark.usefixtures("quickest_programs")
+def test_acting_and_learning_evaluate_the_network_once():
+    """A kernel that also kept results for its reverse pass would be another one than to act by."""
+    env = make("MinAtar/Breakout-v1")
+    network = default_network(env.observation_space.shape, env.action_space.n)
+    agent, key = QLambda(QLambdaConfig(), network), jax.random.key(0)
+    seen = jnp.ones(env.observation_space.shape)
+    transition = Transition(jnp.ones(()), jnp.zeros((), bool), jnp.zeros((), bool), seen, seen)
+    state = jax.eval_shape(agent.init, key, seen)
+
+    def products(acts):
+        def step(state):
+            with kernels.for_one_run(on_cpu=True):
+                action = agent.act(state, key)[1] if acts else state.action
+                return agent.update(state._replace(action=action), transition, key)
+
+        return jax.jit(step).lower(state).compile().as_text().count(" dot(")
+
+    assert products(acts=True) == products(acts=False) > 5
+
+
 def test_large_arrays_are_left_to_the_compiler(request):
     """Sums of more numbers than MOST_NUMBERS would not compile within a kernel."""
     make_network = jax.jit(lambda key: AtariCNN((40, 40, 4), 3, sparsity=0.9, key=key))
