@@ -86,9 +86,11 @@ def test_verdicts(ours, theirs, verdict):
             "final": ours + theirs,
         }
     )  # fmt: skip
-    # The first row is of an agent that is not compared.
-    runs = pd.concat([runs.head(1).assign(variant="another", steps=99), runs])
-    claims = (("QRC > QC", "qrc", "qc", ("Freeway",), "s"),)
+    # The first row is of an agent that is not compared; runs of both studies count, of others none.
+    runs.loc[0, "study"] = "t"
+    others = [runs.head(1).assign(variant="another", steps=99), runs.assign(study="u", final=0.0)]
+    runs = pd.concat([*others, runs])
+    claims = (("QRC > QC", "qrc", "qc", ("Freeway",), ("s", "t")),)
     (row,) = results.verdicts(runs, claims).splitlines()[2:]
     gap = statistics.difference({"": np.array(ours)}, {"": np.array(theirs)})
     assert row.startswith("| QRC > QC | Freeway | 100, 3 and 3 | ")
@@ -106,7 +108,7 @@ def test_environments_without_runs_count_in_the_correction_of_verdicts():
     )  # fmt: skip
     # Welch's t-test: t = 8 / √(2/3) with 4 degrees of freedom.
     p = 2 * stats.t.sf(8 / np.sqrt(2 / 3), 4)
-    claims = (("QRC > QC", "qrc", "qc", GAMES, "s"),)
+    claims = (("QRC > QC", "qrc", "qc", GAMES, ("s",)),)
     (row,) = results.verdicts(runs, claims, ("better", "worse", "level")).splitlines()[2:]
     assert row.endswith(f"| {5 * p:.3f} | better |")
 
