@@ -244,6 +244,22 @@ def _settings(run: Any) -> str:
     return ", ".join(parts) + " (the paper's)" * paper
 
 
+def study_of_vectors(runs: Table, stage: str) -> tuple[Table, dict[str, str]]:
+    """The runs of a stage, a variant being the settings in words, and these in order."""
+    mine = runs[runs["study"] == f"vectors/{stage}"].copy()
+    others = {"kappa": ("κ", 2.0), "lam": ("λ", 0.8), "epsilon_end": ("`epsilon_end`", 0.01)}
+    mine["variant"] = [
+        ", ".join(
+            [_settings(row)]
+            + [f"{name} {getattr(row, key):g}" for key, (name, usual) in others.items()
+               if getattr(row, key) != usual]
+        )
+        for row in mine.itertuples()
+    ]  # fmt: skip
+    names = sorted(mine["variant"].unique(), key=lambda name: (len(name), name))
+    return mine, {name: name for name in names}
+
+
 def finals_of_h(runs: Table, envs: Sequence[str], digits: int) -> str:
     """Mean ± standard error of the study's runs in these environments; in brackets those lost."""
     mine, rows = study_of_h(runs)
@@ -356,6 +372,11 @@ LEVEL_WITH: tuple[Claim, ...] = (
 STAGE_TWO: tuple[Claim, ...] = (
     ("the chosen one > the paper's", "qrc-output", "qrc", (*GAMES, *SMALL), ("h/stage-2",)),
 )
+OTHERS = [env for env in SMALL if env not in SOLVED]
+VECTORS: tuple[Claim, ...] = (
+    ("the chosen one > the paper's", "qrc-obgd", "qrc", OTHERS, ("vectors/stage-2",)),
+)
+STUDIED = ("**better**", "**worse**", "not told apart")
 
 
 def verdicts(
@@ -493,9 +514,10 @@ BLOCKS: dict[str, Callable[[Table], str]] = {
     "classic control": lambda runs: solved(*study_of_h(runs)),
     "stage 2": lambda runs: finals(chosen(runs, "h/stage-2")),
     "stage 2, solved": lambda runs: solved(chosen(runs, "h/stage-2"), NAMES),
-    "stage 2, verdicts": lambda runs: verdicts(
-        runs, STAGE_TWO, ("**better**", "**worse**", "not told apart")
-    ),
+    "stage 2, verdicts": lambda runs: verdicts(runs, STAGE_TWO, STUDIED),
+    "vectors, stage 1": lambda runs: solved(*study_of_vectors(runs, "stage-1")),
+    "vectors, stage 2": lambda runs: solved(*study_of_vectors(runs, "stage-2")),
+    "vectors, others": lambda runs: verdicts(runs, VECTORS, STUDIED),
     "step sizes": lambda runs: step_sizes.table(runs, ENVS, SOLVED),
     "step sizes, bound": lambda runs: step_sizes.bound_table(),
     **questions.BLOCKS,
