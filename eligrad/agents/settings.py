@@ -51,16 +51,16 @@ class StreamingConfig:
 
 
 def check_h(settings: HSettings) -> None:
-    """Raises ValueError for bad settings of h, and for settings that the rule does not use."""
+    """Raises ValueError for bad settings of h.
+
+    A rule that does not regularise h ignores `beta` and `regularize`, which have defaults.
+    """
     check.one_of("rule", settings.rule, rules.names())
     check.one_of("regularize", settings.regularize, get_args(rules.Regularize))
     check.one_of("h", settings.h, get_args(H))
-    if (settings.regularize, settings.h) == ("parameters", "network"):
-        return  # every rule accepts them; to know the rule, JAX is imported
-    rule = rules.get(settings.rule)
-    # A rule that does not regularise h has no use for the default of β, and ignores it.
-    rule.resolve_beta(settings.beta if rule.regularized else None, settings.regularize)
-    if settings.h != "network" and not rule.has_auxiliary:
+    if settings.h == "network":
+        return  # every rule accepts it; to know the rule, JAX is imported
+    if not rules.get(settings.rule).has_auxiliary:
         raise ValueError(f"h is {settings.h!r} and rule {settings.rule!r}, which has no h")
 
 

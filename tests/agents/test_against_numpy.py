@@ -269,8 +269,8 @@ def test_vectors(preset, changes):
     ("preset", "changes"),
     [
         ("qrc", {"regularize": "head", "beta": 0.3}),
-        ("qrc", {"regularize": "output", "beta": 0.3}),
-        ("qrc", {"h": "features"}),
+        ("qrc", {"regularize": "parameters", "beta": 0.3}),
+        ("qrc", {"h": "features", "regularize": "parameters"}),
         ("qrc", {"h": "features", "regularize": "output", "optimizer": "obgd"}),
         *(
             pytest.param(preset, changes, marks=pytest.mark.nightly)
@@ -302,7 +302,7 @@ E = IMAGES.transitions
 FLAWS = {
     "cut before instead of after": ({"trace_cut": "watkins"}, IMAGES),
     "another rule": ({"rule": "tdc"}, IMAGES),
-    "another regulariser": ({"regularize": "output"}, IMAGES),
+    "another regulariser": ({"regularize": "parameters"}, IMAGES),
     "a regulariser of the head alone": ({"regularize": "head"}, IMAGES),
     "another target": ({"target": "expected"}, IMAGES),
     "traces one per cent shorter": ({"lam": 0.792}, IMAGES),

@@ -398,7 +398,6 @@ def test_this_library_s_optimisers_may_be_given_too():
         ({"optimizer": "adm"}, "optimizer is 'adm'.*did you mean 'adam'"),
         ({"regularize": "outputs"}, "regularize is 'outputs'.*did you mean 'output'"),
         ({"h": "feature"}, "h is 'feature'.*did you mean 'features'"),
-        ({"rule": "tdc", "regularize": "output"}, "regularize is 'output'; tdc does not"),
         ({"rule": "td", "h": "features"}, "h is 'features' and rule 'td', which has no h"),
     ],
 )

@@ -78,16 +78,26 @@ def test_share_of_a_step_is_that_of_the_last_layer_or_of_all_weights(says_where_
 
 
 def test_every_run_has_the_columns_and_says_once_that_h_is_dead(tmp_path):
-    alive = train("qrc", "Probe/Trace-v0", steps=200, regularize="output", out=tmp_path / "a")
+    alive = train("qrc", "Probe/Trace-v0", steps=200, out=tmp_path / "a")
     names = ("mean_abs_h", "h_to_td_error", "h_td_error_correlation", "correction_share")
     assert set(names) <= set(alive.chunks.column_names)
     assert alive.chunks["correction_share"].to_pylist()[-1] > 0.01
     assert alive.summary["remarks"] == []
     # A β that takes h to 0 at once.
-    dead = train("qrc", "Probe/Trace-v0", steps=2000, beta=5000.0, seeds=2)
+    dead = train("qrc", "Probe/Trace-v0", steps=2000, regularize="parameters", beta=5000.0, seeds=2)
     (remark,) = dead.summary["remarks"]
     assert remark.startswith("the gradient correction is inactive in 2 of 2 runs: |h| is ")
     assert "regularize is 'parameters'" in remark
+
+
+def test_a_rule_that_does_not_regularise_ignores_what_beta_acts_on():
+    """So that QRC(λ) with another rule needs no other setting."""
+    tdc = train("qrc", "Probe/Trace-v0", steps=200, rule="tdc")
+    qc = train("qc", "Probe/Trace-v0", steps=200)
+    assert tdc.episodes.equals(qc.episodes)
+    name = "mean_abs_h"
+    assert tdc.chunks[name].to_pylist() == qc.chunks[name].to_pylist()
+    assert tdc.chunks[name].to_pylist()[-1] > 0
 
 
 def test_an_agent_without_h_has_no_such_columns():

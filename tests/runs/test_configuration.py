@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from eligrad.agents import PRESETS
-from eligrad.engines.trained import stream_plan
+from eligrad.agents.registry import to_json
 from eligrad.runs.configuration import ADDED, Configuration, Run, fingerprint
 from eligrad.runs.plan import plan_in_file
 from eligrad.sweeps.table import differences
@@ -52,8 +52,11 @@ def test_a_setting_added_later_leaves_the_hashes_of_earlier_runs_alone():
     """At the value that runs without the setting used, whatever the default is now."""
     for name, value in ADDED.items():
         for preset in ("qrc", "gradient-ppo"):
-            content = stream_plan(preset, PRESETS[preset], 0).to_json()
-            del content["settings"][name]
+            settings = to_json(PRESETS[preset])
+            del settings[name]
+            content = {"agent": preset, "settings": settings, "env": None, "env_params": {}}
+            content |= {"max_episode_steps": None, "seeds": [0]}
+            content |= dict.fromkeys(("steps", "chunk", "checkpoint_every"), 2048)
             assert getattr(plan_in_file(content, Path("config.json")).settings, name) == value
         assert dataclasses.replace(ONE, settings=ONE.settings | {name: value}).hash == ONE.hash
         assert dataclasses.replace(ONE, settings=ONE.settings | {name: "new"}).hash != ONE.hash
