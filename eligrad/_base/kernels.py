@@ -32,9 +32,9 @@ def one_kernel(function: F) -> F:
     """`function`, which within `for_one_run` becomes one kernel that keeps its results in memory.
 
     For elementwise functions of small arrays, slices and sums. Matrix products are not accepted.
-    Keyword-only arguments are constants. The reverse pass is one kernel, too, of nothing but the
-    arguments: so the forward pass is the same kernel with and without a reverse pass, and a program
-    that acts by a value and then learns it computes it once. Results are the same up to rounding.
+    Keyword-only arguments are constants. What derivatives need is computed by kernels of their own:
+    so the function is the same kernel with and without derivatives, and a program that acts by a
+    value and then learns it computes it once. Results are the same up to rounding.
     """
 
     @functools.cache
@@ -42,12 +42,12 @@ def one_kernel(function: F) -> F:
         of_arrays = functools.partial(function, **dict(constants))
 
         @jax.jit
-        def reverse(arguments: tuple[Any, ...], gradient: Any) -> tuple[Any, ...]:
-            return jax.vjp(of_arrays, *arguments)[1](gradient)
+        def tangent(arguments: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+            return jax.jvp(of_arrays, arguments, tangents)[1]
 
-        forward = _as_one_kernel(jax.jit(of_arrays))
-        call = jax.custom_vjp(forward)
-        call.defvjp(lambda *arguments: (forward(*arguments), arguments), _as_one_kernel(reverse))
+        call = jax.custom_jvp(_as_one_kernel(jax.jit(of_arrays)))
+        along = _as_one_kernel(tangent)
+        call.defjvp(lambda arguments, tangents: (call(*arguments), along(arguments, tangents)))
         return call
 
     @functools.wraps(function)

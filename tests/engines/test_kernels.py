@@ -71,9 +71,24 @@ def test_kernels_are_in_use_for_one_run_alone(monkeypatch):
     assert calls(norm_of_one_run, x) == 0
 
 
+def test_derivatives_in_both_modes():
+    def loss(x):
+        return jnp.sum(layer_norm(x) ** 3 * jnp.arange(64.0))
+
+    def loss_of_one_run(x):
+        with kernels.for_one_run(on_cpu=True):
+            return loss(x)
+
+    x, along = jnp.arange(64.0) ** 1.5, jnp.sin(jnp.arange(64.0))
+    expected = jax.grad(loss)(x)
+    np.testing.assert_allclose(jax.jit(jax.grad(loss_of_one_run))(x), expected, atol=1e-6)
+    tangent = jax.jit(lambda x: jax.jvp(loss_of_one_run, (x,), (along,))[1])(x)
+    np.testing.assert_allclose(tangent, expected @ along, rtol=1e-5)
+
+
 @pytest.mark.usefixtures("quickest_programs")
 def test_acting_and_learning_evaluate_the_network_once():
-    """A kernel that also kept results for its reverse pass would be another one than to act by."""
+    """A kernel that also kept what derivatives need would be another one than to act by."""
     env = make("MinAtar/Breakout-v1")
     network = default_network(env.observation_space.shape, env.action_space.n)
     agent, key = QLambda(QLambdaConfig(), network), jax.random.key(0)
