@@ -88,8 +88,13 @@ class Learner:
         self._session: Session | None = None
         self._run, self._remembered, self._predictions = 0, None, 0
         # Checked now, not at the first `learn`.
-        config = registry.make_settings(self.preset, settings, runs=len(self._options["seeds"]))
         self._world = as_environment(env, max_episode_steps, info)
+        config = registry.make_settings(
+            self.preset,
+            settings,
+            runs=len(self._options["seeds"]),
+            observation_shape=self._world.observation_space.shape,
+        )
         if env_params:
             change_params(self._world, self._options["env_params"])
         registry.build(self.preset, config, self._world, network)

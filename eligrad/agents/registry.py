@@ -45,6 +45,15 @@ class Entry:
     """Its settings, with their defaults: an instance of its settings class."""
     builder: Builder | str
     """The builder, or the place that it is imported from, such as `"package.module:make"`."""
+    vectors: Any = None
+    """Its settings for observations that are vectors, if others than `config`."""
+
+    def defaults(self, observation_shape: Sequence[int] | None, changes: Mapping[str, Any]) -> Any:
+        """The settings to which changes are made; another optimiser's step size is in `config`."""
+        if self.vectors is None or observation_shape is None or len(observation_shape) != 1:
+            return self.config
+        own = changes.get("optimizer", self.vectors.optimizer) == self.vectors.optimizer
+        return self.vectors if own else self.config
 
     @property
     def build(self) -> Builder:
@@ -60,7 +69,9 @@ TITLES: dict[str, str] = {}
 """The title of each, by name."""
 
 
-def register(name: str, *, title: str, config: Any, build: Builder | str) -> None:
+def register(
+    name: str, *, title: str, config: Any, build: Builder | str, vectors: Any = None
+) -> None:
     """Adds an agent, for the command line, the facade, sweeps and everything else.
 
     Args:
@@ -72,10 +83,12 @@ def register(name: str, *, title: str, config: Any, build: Builder | str) -> Non
             raises ValueError for spaces that the agent cannot act in. `network` is whatever the
             user gave as `network=`, or None. A place `"package.module:make"` is imported when the
             agent is first built.
+        vectors: its settings for observations that are vectors, if they are others. A user who
+            names another optimizer than theirs gets `config` all the same.
     """
     if name in AGENTS:
         raise ValueError(f"the agent {name!r} is registered already; choose another name")
-    AGENTS[name] = Entry(name, title, config, build)
+    AGENTS[name] = Entry(name, title, config, build, vectors)
     PRESETS[name], TITLES[name] = config, title
 
 
@@ -113,7 +126,12 @@ def check_fit(agent: Agent, env: Any) -> None:
 
 
 def make_settings(
-    name: str, changes: Mapping[str, Any], *, runs: int = 1, steps: int | None = None
+    name: str,
+    changes: Mapping[str, Any],
+    *,
+    runs: int = 1,
+    steps: int | None = None,
+    observation_shape: Sequence[int] | None = None,
 ) -> Any:
     """The settings of an agent with some of them changed, checked by name and value.
 
@@ -123,8 +141,10 @@ def make_settings(
         runs: how many there are.
         steps: those of each run. An agent whose ε falls over `exploration_steps` then gets them
             from `exploration_fraction`, one of the changes (0.2 if absent), unless they are given.
+        observation_shape: of the environment, if it is known: the defaults of some agents are
+            others where observations are vectors.
     """
-    default, changes = get(name).config, dict(changes)
+    default, changes = get(name).defaults(observation_shape, changes), dict(changes)
     static, known = static_settings(default), [f.name for f in dataclasses.fields(default)]
     explores, mistakes = "exploration_steps" in known, Mistakes()
     fraction = changes.pop("exploration_fraction", None) if explores else None
@@ -238,10 +258,13 @@ _Q = "eligrad.agents.q_lambda:make_q_lambda"
 _AC = "eligrad.agents.stream_ac:StreamAC.make"
 _PPO, _GPPO = "eligrad.agents.ppo:PPO.make", "eligrad.agents.gradient_ppo:GradientPPO.make"
 _STREAM_Q = QLambdaConfig(rule="td", beta=0.0, optimizer="obgd", step_size=1.0)
+_QRC_VECTORS = QLambdaConfig(optimizer="obgd", step_size=1.0)
 _GRADIENT_AC = StreamACConfig(rule="tdrc", beta=1.0, regularize="output")
 
+register(
+    "qrc", title="QRC(λ)", config=QLambdaConfig(regularize="output"), build=_Q, vectors=_QRC_VECTORS
+)
 for _name, _title, _config, _build in (
-    ("qrc", "QRC(λ)", QLambdaConfig(regularize="output"), _Q),
     ("qc", "QC(λ)", QLambdaConfig(rule="tdc", beta=0.0), _Q),
     ("gq2", "GQ2(λ)", QLambdaConfig(rule="gtd2", beta=0.0), _Q),
     ("q-lambda", "Q(λ)", QLambdaConfig(rule="td", beta=0.0, sparsity=0.0), _Q),

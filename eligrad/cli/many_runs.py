@@ -8,7 +8,7 @@ import importlib.util
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -86,15 +86,16 @@ def read_spec(path: Path) -> Spec:
     return spec
 
 
-def check_environments(runs: Iterable[Run]) -> None:
-    """Raises `ValueError` with all mistakes in environments; JAX uses only the CPU from now on."""
-    import jax
-
+def resolve(spec: Spec) -> list[Run]:
+    """All runs of a spec; JAX uses only the CPU from now on."""
     from eligrad.sweeps import resolve
+
+    resolve.named_runs(spec)  # JAX is loaded here, and not for a mistake in the file
+    import jax
 
     # Workers train in processes of their own: this one must not take an accelerator.
     jax.config.update("jax_platforms", "cpu")
-    resolve.check_environments(runs)
+    return resolve.resolve(spec)
 
 
 @contextlib.contextmanager

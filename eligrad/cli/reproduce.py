@@ -34,13 +34,11 @@ def main(arguments: list[str]) -> int:
 
 def _train(given: Reproduce) -> int:
     from eligrad.sweeps.paper import draw, figure_spec, is_about_speed
-    from eligrad.sweeps.resolve import named_runs
 
     training = given.training
     spec = figure_spec(given.figure, given.scale)
     store = given.store or Path("runs") / f"{given.figure}-{given.scale}"
-    runs = named_runs(spec)
-    many_runs.check_environments(runs)
+    runs = many_runs.resolve(spec)
     from eligrad.sweeps.driver import train_runs
 
     if is_about_speed(given.figure) and training.workers is None:

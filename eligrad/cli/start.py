@@ -92,9 +92,7 @@ def _go_on(command: Train, folder: Path) -> str:
 
 def _begin(command: Train, folder: Path) -> None:
     if command.config is None:
-        settings = {k: v for k, v in vars(command.settings).items() if k != "exploration_steps"}
-        if "exploration_fraction" in vars(command):
-            settings["exploration_fraction"] = vars(command)["exploration_fraction"]
+        settings = command.chosen
         names = ("steps", "max_episode_steps", "chunk", "checkpoint_every", "info")
         options = {name: getattr(command, name) for name in names}
         options["seeds"] = range(command.seed, command.seed + command.seeds)

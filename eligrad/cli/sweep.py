@@ -30,13 +30,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _train(given: Sweep) -> int:
-    from eligrad.sweeps.resolve import named_runs
-
     spec = many_runs.read_spec(given.spec)
     store = given.store or Path("runs") / given.spec.stem
-    runs = named_runs(spec)
-    many_runs.check_environments(runs)
-    # JAX is loaded here, and not for a mistake in the file.
+    runs = many_runs.resolve(spec)
     from eligrad.sweeps.driver import train_runs
 
     executor = given.training.make_executor()

@@ -100,10 +100,26 @@ class Train:
     """Whether to keep compiled programs in ~/.cache/eligrad for the next run."""
     debug: bool = False
     """Whether to show where in the program an error occurred."""
+    typed: Annotated[tuple[str, ...], tyro.conf.Fixed, tyro.conf.Suppress] = ()
+    """The names of the options that were given."""
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The agent's settings that were given."""
+        every = vars(self.settings) | vars(self)
+        return {name: every[name] for name in self.typed if name not in _OF_THE_COMMAND}
 
 
-def _command_of(config: Any) -> type[Train]:
-    """The command for an agent: `Train` with the agent's own settings as options."""
+_OF_THE_COMMAND = {field.name for field in dataclasses.fields(Train)}
+
+
+def _command_of(config: Any, vectors: Any = None) -> type[Train]:
+    """The command for an agent: `Train` with the agent's own settings as options.
+
+    Args:
+        config: the settings.
+        vectors: those for observations that are vectors, if they are others.
+    """
     shown, fields = list[Any](), list[Any]()
     for name, choices, help_text in (
         ("rule", rules.names(), "Which rule moves the parameters of value and h."),
@@ -124,7 +140,22 @@ def _command_of(config: Any) -> type[Train]:
     fields.append(("settings", tyro.conf.OmitArgPrefixes[settings], own))
     command = dataclasses.make_dataclass("Train", fields, bases=(Train,), frozen=True)
     command.__doc__ = str(Train.__doc__).replace("AGENTS", ", ".join(AGENTS))
+    if vectors is not None:
+        command.__doc__ += _about(config, vectors)
     return command
+
+
+def _about(config: Any, vectors: Any) -> str:
+    """A sentence on the defaults for observations that are vectors."""
+    others = (
+        f"{_option(name)} {value}"
+        for name, value in vars(vectors).items()
+        if value != getattr(config, name)
+    )
+    return (
+        f"\n\n    Where observations are vectors the defaults are {', '.join(others)}, unless "
+        "another --optimizer is given."
+    )
 
 
 def parse(arguments: list[str]) -> Train:
@@ -146,12 +177,15 @@ def parse(arguments: list[str]) -> Train:
     if command.agent != assumed:
         command = _cli(arguments, _defaults(command.agent))
     command.settings.check()
-    return command
+    words = {word.partition("=")[0].replace("_", "-") for word in arguments}
+    typed = (name for name in _flat(command) if words & {_option(name), _option(f"no_{name}")})
+    return dataclasses.replace(command, typed=tuple(typed))
 
 
 def _defaults(agent: str, /, settings: Any = None, **options: Any) -> Train:
     """The command of an agent, with the options and settings that it has."""
-    command = _command_of(registry.get(agent).config if settings is None else settings)
+    entry = registry.get(agent)
+    command = _command_of(entry.config if settings is None else settings, entry.vectors)
     return command(**options)
 
 
@@ -212,7 +246,7 @@ def _option(name: str) -> str:
 def option_names() -> list[str]:
     """The options of all agents."""
     every = dict.fromkeys(name for agent in AGENTS for name in _flat(_defaults(agent)))
-    hidden = ("agent", "env", "exploration_steps")
+    hidden = ("agent", "env", "exploration_steps", "typed")
     return [_option(name) for name in every if name not in hidden]
 
 

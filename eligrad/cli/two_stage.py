@@ -32,10 +32,11 @@ def main(arguments: list[str]) -> int:
 
 def _train(given: TwoStage) -> int:
     from eligrad.sweeps import two_stage
+    from eligrad.sweeps.resolve import named_runs
 
-    plan = two_stage.TwoStage.of(many_runs.read_spec(given.spec))
-    many_runs.check_environments(plan.runs)
-    # JAX is loaded here, and not for a mistake in the file.
+    spec = many_runs.read_spec(given.spec)
+    two_stage.TwoStage.of(spec, named_runs(spec))  # mistakes in it are reported without JAX
+    plan = two_stage.TwoStage.of(spec, many_runs.resolve(spec))
     from eligrad.sweeps.driver import Report, train_runs
 
     store = given.store or Path("runs") / given.spec.stem

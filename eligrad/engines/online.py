@@ -61,7 +61,7 @@ class Online:
     ) -> None:
         if isinstance(agent, str):
             spaces = _spaces(agent, observation_shape, actions)
-            config = _settings(agent, settings)
+            config = _settings(agent, settings, spaces.observation_space.shape)
             made = _streaming(registry.build(agent, config, spaces, network))
             plan = stream_plan(agent if network is None else None, config, seed)
         else:
@@ -368,11 +368,12 @@ def _spaces(name: str, shape: Any, actions: Any) -> Spaces:
     return Spaces("the stream", Box(-np.inf, np.inf, sizes), actions)
 
 
-def _settings(name: str, changes: dict[str, Any]) -> Any:
+def _settings(name: str, changes: dict[str, Any], observation_shape: Sequence[int]) -> Any:
     """The settings of an agent on a stream."""
     if "exploration_fraction" in changes:
         raise ValueError(
             f"exploration_fraction is {changes['exploration_fraction']}, but a stream has no total "
             "of steps; exploration_steps is accepted"
         )
-    return registry.of_runs(registry.make_settings(name, changes), 0)
+    config = registry.make_settings(name, changes, observation_shape=observation_shape)
+    return registry.of_runs(config, 0)

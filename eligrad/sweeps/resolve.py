@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from eligrad._base.checks import whole_number
@@ -24,16 +24,37 @@ def resolve(spec: Spec) -> list[Run]:
 
     Names and numbers come first: mistakes in them are reported without JAX.
     """
-    runs = named_runs(spec)
-    check_environments(runs)
+    named = named_runs(spec)
+    envs, mistakes = dict[tuple[Any, ...], Any](), Mistakes()
+    for place, one in {_place(run.configuration): run.configuration for run in named}.items():
+        with mistakes.noted():
+            envs[place] = _environment(one)
+    shapes = {str(env): made.observation_space.shape for (env, *_), made in envs.items()}
+    runs = named_runs(spec, shapes)
+    # Networks take time to make, and do not depend on an agent's numbers.
+    programs = {
+        (_place(run.configuration), run.configuration.agent, static_part(run.configuration)): run
+        for run in runs
+        if _place(run.configuration) in envs
+    }
+    for (place, agent, _), run in programs.items():
+        with mistakes.noted():
+            config = registry.make_settings(str(agent), run.configuration.settings)
+            registry.build(str(agent), config, envs[place])
+    mistakes.report()
     return runs
 
 
-def named_runs(spec: Spec) -> list[Run]:
-    """As `resolve`, but no environment is made, and JAX is not imported."""
+def named_runs(spec: Spec, shapes: Mapping[str, Sequence[int]] | None = None) -> list[Run]:
+    """The runs without a look at their environments, which needs no JAX.
+
+    Args:
+        spec: of the runs.
+        shapes: of the observations of each environment, on which defaults may depend.
+    """
     runs, mistakes = dict[str, Run](), Mistakes(spec.mistakes)
     for sweep in spec.parts:
-        for configuration in _configurations(sweep, mistakes):
+        for configuration in _configurations(sweep, mistakes, shapes or {}):
             for seed in sweep.seed_list:
                 run = Run(configuration, seed)
                 runs.setdefault(run.name, run)
@@ -41,40 +62,33 @@ def named_runs(spec: Spec) -> list[Run]:
     return list(runs.values())
 
 
-def _configurations(sweep: Sweep, mistakes: Mistakes) -> Iterator[Configuration]:
+def _configurations(
+    sweep: Sweep, mistakes: Mistakes, shapes: Mapping[str, Sequence[int]]
+) -> Iterator[Configuration]:
     """Yields the configurations that are sound, and notes what is wrong with the others."""
     for name in sweep.envs:
         with mistakes.noted():
             check_name(name)
     for env, agent, changes in itertools.product(sweep.envs, sweep.agents, sweep.combinations()):
         with mistakes.noted():
-            yield _configuration(agent, env, sweep, changes)
+            yield _configuration(agent, env, sweep, changes, shapes.get(env))
 
 
-def check_environments(runs: Iterable[Run]) -> None:
-    """Raises `ValueError` with all mistakes that only the environments of the runs can tell."""
-    mistakes, checked = Mistakes(), set()
-    for one in {run.configuration.hash: run.configuration for run in runs}.values():
-        # Environments and networks take time to make, and do not depend on an agent's numbers.
-        given = (one.agent, one.env, one.max_episode_steps, str(one.env_params), str(one.info))
-        shape = (*given, static_part(one))
-        if shape not in checked:
-            checked.add(shape)
-            with mistakes.noted():
-                _check_environment(one)
-    mistakes.report()
+def _place(configuration: Configuration) -> tuple[Any, ...]:
+    """What an environment is made from."""
+    one = configuration
+    return (one.env, one.max_episode_steps, str(one.env_params), str(one.info))
 
 
-def _check_environment(configuration: Configuration) -> None:
-    """Raises `ValueError` for an unknown environment, or one that the agent cannot act in."""
+def _environment(configuration: Configuration) -> Any:
+    """The environment; raises `ValueError` for an unknown one, or parameters that it lacks."""
     from eligrad.envs.registry import as_environment, change_params
 
     env = as_environment(
         str(configuration.env), configuration.max_episode_steps, configuration.info
     )
-    config = registry.make_settings(str(configuration.agent), configuration.settings)
-    registry.build(str(configuration.agent), config, env)
     change_params(env, configuration.env_params)
+    return env
 
 
 def static_part(configuration: Configuration) -> tuple[tuple[str, Any], ...]:
@@ -83,7 +97,9 @@ def static_part(configuration: Configuration) -> tuple[tuple[str, Any], ...]:
     return tuple((name, configuration.settings[name]) for name in sorted(names))
 
 
-def _configuration(agent: str, env: str, sweep: Sweep, changes: dict[str, Any]) -> Configuration:
+def _configuration(
+    agent: str, env: str, sweep: Sweep, changes: dict[str, Any], shape: Sequence[int] | None
+) -> Configuration:
     known = vars(registry.get(agent).config)
     settings: dict[str, Any] = {}
     about: dict[str, Any] = {"steps": 1}
@@ -102,7 +118,9 @@ def _configuration(agent: str, env: str, sweep: Sweep, changes: dict[str, Any]) 
                 settings[name] = _like(name, value, known.get(name, 0.0))
     config = None
     with mistakes.noted():
-        config = registry.make_settings(agent, settings, steps=about["steps"])
+        config = registry.make_settings(
+            agent, settings, steps=about["steps"], observation_shape=shape
+        )
     mistakes.report()
     about["steps"] = whole_rollouts(about["steps"], rollout_of(config))
     return Configuration(

@@ -14,12 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from eligrad._base.files import write_json
-from eligrad.agents import TITLES
+from eligrad.agents import TITLES, registry
 from eligrad.runs.configuration import Configuration, Run
 from eligrad.runs.records import STAGE_ONE
 from eligrad.sweeps import choice as choosing
 from eligrad.sweeps.choice import Candidates, Choice
-from eligrad.sweeps.resolve import named_runs
 from eligrad.sweeps.spec import Spec, SpecError
 from eligrad.sweeps.table import differences, own_fields
 
@@ -37,12 +36,8 @@ class TwoStage:
     fresh_seeds: tuple[int, ...]
 
     @classmethod
-    def of(cls, spec: Spec) -> TwoStage:
-        """The protocol of a spec; raises `SpecError` if either stage is not possible.
-
-        JAX is not imported: `check_environments` is left to be called with its runs.
-        """
-        runs = named_runs(spec)
+    def of(cls, spec: Spec, runs: Sequence[Run]) -> TwoStage:
+        """The protocol of a spec and its runs; raises `SpecError` if a stage is not possible."""
         used = {run.seed for run in runs}
         wanted = spec.stage_two.get("seeds")
         if wanted is None:
@@ -152,8 +147,14 @@ def _check_complete(runs: Sequence[Run]) -> None:
         tried = {(run.configuration.env, run.seed) for run in group}
         missing = sorted(map(str, everything - tried))
         if missing:
-            agent = group[0].configuration.agent
+            agent = str(group[0].configuration.agent)
+            hint = ""
+            if registry.get(agent).vectors is not None:
+                hint = (
+                    ". Its defaults are not the same for images and for vectors: for one "
+                    "configuration on both, name the optimizer, the step_size and so on"
+                )
             raise SpecError(
                 f"the two-stage protocol compares all configurations on the same environments and "
-                f"seeds; one of {agent} lacks {missing[0]}"
+                f"seeds; one of {agent} lacks {missing[0]}{hint}"
             )

@@ -88,7 +88,10 @@ def prepare(
     each = each_seed(seeds)
     environment = as_environment(env, max_episode_steps, info)
     if isinstance(agent, str):
-        config = registry.make_settings(agent, settings, runs=len(each), steps=steps)
+        shape = environment.observation_space.shape
+        config = registry.make_settings(
+            agent, settings, runs=len(each), steps=steps, observation_shape=shape
+        )
         made = registry.build(agent, config, environment, network)
     elif settings or network is not None:
         given = sorted(settings) + (["network"] if network is not None else [])

@@ -92,7 +92,7 @@ def test_every_run_has_the_columns_and_says_once_that_h_is_dead(tmp_path):
 
 def test_a_rule_that_does_not_regularise_ignores_what_beta_acts_on():
     """So that QRC(λ) with another rule needs no other setting."""
-    tdc = train("qrc", "Probe/Trace-v0", steps=200, rule="tdc")
+    tdc = train("qrc", "Probe/Trace-v0", steps=200, rule="tdc", optimizer="sgd")
     qc = train("qc", "Probe/Trace-v0", steps=200)
     assert tdc.episodes.equals(qc.episodes)
     name = "mean_abs_h"

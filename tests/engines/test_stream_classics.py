@@ -1,4 +1,4 @@
-"""QRC(λ) learns small tasks from one stream, with the settings that `docs/choosing.md` advises."""
+"""QRC(λ) learns small tasks from one stream with its default settings."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from eligrad.training import train
 
 pytestmark = pytest.mark.nightly
 
-SMALL_TASKS = {"optimizer": "obgd", "step_size": 1.0, "regularize": "parameters"}
-
 
 @pytest.mark.parametrize(
     ("env", "steps", "mark"),
@@ -18,7 +16,7 @@ SMALL_TASKS = {"optimizer": "obgd", "step_size": 1.0, "regularize": "parameters"
 def test_small_tasks_are_learned(env, steps, mark):
     """In 19 of 20 seeds, by `results/vectors`; of eight, one may fail."""
     pytest.importorskip("gymnax")
-    result = train("qrc", env, steps=steps, seeds=list(range(500, 508)), **SMALL_TASKS)
+    result = train("qrc", env, steps=steps, seeds=list(range(500, 508)))
     episodes = result.episodes.to_pandas()
     late = episodes[episodes["step"] > 0.9 * steps].groupby("seed")["return"].mean()
     assert (late >= mark).sum() >= 7, late

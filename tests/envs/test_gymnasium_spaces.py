@@ -165,5 +165,5 @@ def test_toy_text_from_the_command_line(tmp_path, capsys, quickest_compilation):
     straight = train("qrc", "FrozenLake-v1", steps=120, exploration_steps=60)
     assert straight.episodes.num_rows > 5
     assert RunFolder(run).tables().episodes.equals(straight.episodes)
-    assert evaluate.main([str(run), "--episodes", "2", "--max-steps", "20"]) == 0
+    assert evaluate.main([str(run), "--episodes", "2", "--max-steps", "100"]) == 0
     assert "QRC(λ) on FrozenLake-v1: return of an episode after 120" in capsys.readouterr().out

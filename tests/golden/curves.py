@@ -46,7 +46,7 @@ _ROLLOUT = {
 _ACTOR_CRITIC = {"steps": 200, "chunk": 50, "max_episode_steps": 2, "actor_step_size": 1e-4}
 _TOWN = "Probe/OffPolicy-v0"
 _OWN: dict[str, dict[str, Any]] = {
-    "qrc": _STREAM | {"step_size": 1e-3, "regularize": "parameters"},
+    "qrc": _STREAM | {"step_size": 1e-3, "optimizer": "sgd", "regularize": "parameters"},
     "stream-q": _STREAM,
     "ppo": _ROLLOUT,
     "gradient-ppo": _ROLLOUT | {"sequence": 16},
@@ -58,7 +58,8 @@ RUNS = {
     name: Run(name, _TOWN, _OWN.get(name, _STREAM | {"step_size": 1e-3}))
     for name in PRESETS
 } | {
-    "qrc-output": Run("qrc", _TOWN, _STREAM | {"step_size": 1e-3}),
+    "qrc-output": Run("qrc", _TOWN, _STREAM | {"step_size": 1e-3, "optimizer": "sgd"}),
+    "qrc-vectors": Run("qrc", _TOWN, _STREAM),
     "gradient-ppo-continuous": Run(
         "gradient-ppo", "Probe/Continuous-v0", _OWN["gradient-ppo"] | {"max_episode_steps": None}
     ),
@@ -66,7 +67,7 @@ RUNS = {
         "gradient-ac", "Probe/Continuous-v0", _ACTOR_CRITIC | {"max_episode_steps": None}
     ),
 }
-"""Every agent by its name, of QRC(λ) two, and two with real numbers for actions."""
+"""Every agent by its name, of QRC(λ) three, and two with real numbers for actions."""
 
 
 def trained(run: Run, **changes: Any) -> dict[str, Any]:

@@ -111,7 +111,9 @@ def outcomes(store) -> dict[str, str]:
     by_run = ["config_hash", "seed", "step"]
     parts = {}
     for name, load in (("runs", load_runs), ("episodes", load_episodes), ("chunks", load_chunks)):
-        frame = timeless(load(store)).drop(columns="run").sort_values(by_run)
+        frame = timeless(load(store)).drop(columns="run")
+        # Categories would be sorted by which folder was read first.
+        frame = frame.astype({"config_hash": str}).sort_values(by_run)
         parts[name] = frame.to_csv(index=False, float_format="%.9g")
     for record in scan(store):
         with Reader(RunFolder(record.folder).checkpoints()[-1]) as last:

@@ -13,6 +13,7 @@ from eligrad.runs.records import STAGE_ONE, STAGE_TWO
 from eligrad.sweeps import two_stage
 from eligrad.sweeps.choice import normalise
 from eligrad.sweeps.driver import train_runs
+from eligrad.sweeps.resolve import resolve
 from eligrad.sweeps.spec import SpecError, parse
 from eligrad.sweeps.two_stage import TwoStage
 from tests.sweeps.small_sweeps import Inline, quick_training
@@ -31,9 +32,14 @@ seeds = 4
 """
 
 
+def planned(text: str) -> TwoStage:
+    spec = parse(tomllib.loads(text))
+    return TwoStage.of(spec, resolve(spec))
+
+
 @pytest.mark.usefixtures("quick_training")
 def test_one_configuration_of_each_agent_on_fresh_seeds(tmp_path):
-    plan = TwoStage.of(parse(tomllib.loads(SPEC)))
+    plan = planned(SPEC)
     assert len(plan.runs) == 2 * 2 * 3 * 3
     assert plan.fresh_seeds == (3, 4, 5, 6)
     report = train_runs(plan.runs, tmp_path / STAGE_ONE, Inline())
@@ -85,4 +91,12 @@ def test_one_configuration_of_each_agent_on_fresh_seeds(tmp_path):
 )
 def test_what_cannot_be_meant_is_refused(change, message):
     with pytest.raises(SpecError, match=message):
-        TwoStage.of(parse(tomllib.loads(SPEC.replace(*change))))
+        planned(SPEC.replace(*change))
+
+
+def test_images_and_vectors_need_settings_that_hold_for_both():
+    mixed = SPEC.replace('"Probe/Trace-v0"', '"MinAtar/Breakout-v1"')
+    with pytest.raises(SpecError, match=r"one of qrc lacks .*name the optimizer"):
+        planned(mixed)
+    plan = planned(mixed.replace("[grid]", "[grid]\noptimizer = ['sgd']"))
+    assert len(plan.runs) == 2 * 2 * 3 * 3

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eligrad.agents import PRESETS
+from eligrad.agents import AGENTS
 from eligrad.agents.registry import EXPLORATION_FRACTION
 
 
@@ -18,7 +17,7 @@ def commands(configuration: Mapping[str, Any], seeds: Sequence[int]) -> list[str
     the last step: there is no command for them.
     """
     agent, env, steps = (configuration[name] for name in ("agent", "env", "steps"))
-    if agent not in PRESETS or env is None or configuration["env_params"]:
+    if agent not in AGENTS or env is None or configuration["env_params"]:
         return []
     if configuration["settings"].get("exploration_steps", 0) > steps:
         return []
@@ -43,10 +42,12 @@ def _settings(agent: str, configuration: Mapping[str, Any]) -> list[str]:
         fraction = fraction if fraction * steps == explored else explored / steps
         if fraction != EXPLORATION_FRACTION:
             words += ["--exploration-fraction", repr(fraction)]
-    own = dataclasses.asdict(PRESETS[agent])
+    config, vectors = AGENTS[agent].config, AGENTS[agent].vectors
+    # Where the two have different defaults, the command does not rely on either.
+    own = {k: v for k, v in vars(config).items() if vectors is None or v == getattr(vectors, k)}
     for name, value in settings.items():
         option = name.replace("_", "-")
-        if value == own.get(name):
+        if name in own and value == own[name]:
             continue
         if isinstance(value, bool):
             words.append(f"--{option}" if value else f"--no-{option}")
