@@ -519,6 +519,7 @@ BLOCKS: dict[str, Callable[[Table], str]] = {
     "vectors, stage 2": lambda runs: solved(*study_of_vectors(runs, "stage-2")),
     "vectors, others": lambda runs: verdicts(runs, VECTORS, STUDIED),
     "step sizes": lambda runs: step_sizes.table(runs, ENVS, SOLVED),
+    "step sizes, trace-adam": step_sizes.adam_table,
     "step sizes, bound": lambda runs: step_sizes.bound_table(),
     **questions.BLOCKS,
 }

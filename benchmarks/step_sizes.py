@@ -94,6 +94,18 @@ def table(runs: Table, envs: Sequence[str], marks: Mapping[str, float]) -> str:
     return markdown(lines)
 
 
+def adam_table(runs: Table) -> str:
+    """CartPole with trace-adam: QRC(λ) and Q(λ) by α."""
+    mine = runs[runs["study"] == f"{STUDY}/trace-adam"]
+    sizes = sorted(mine["step_size"].astype(float).unique())
+    lines = [["", *(f"α = {size:.0e}" for size in sizes)]]
+    for name, rule in (("QRC(λ), β on the output of h", "tdrc"), ("Q(λ)", "td")):
+        found = mine[mine["rule"] == rule].groupby(mine["step_size"].astype(float))["final"]
+        cells = {size: f"{x.mean():.1f} ± {x.sem():.1f}" for size, x in found}
+        lines.append([name, *(cells.get(size, "") for size in sizes)])
+    return markdown(lines)
+
+
 def draw(runs: Table, envs: Sequence[str], path: Path) -> None:
     """A panel for each environment: the final return by step, a line for each optimiser."""
     envs = [env for env in envs if ((runs["study"] == STUDY) & (runs["env"] == env)).any()]
