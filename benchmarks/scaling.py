@@ -1,10 +1,11 @@
-"""What a step costs, by the width of the network, the cores and seeds, and the length of sequences.
+"""What a step costs, by the network's width, cores and seeds, length of sequences, and agents.
 
     python -m benchmarks.scaling --measure   # writes benchmarks/scaling.json, then the figure
+    python -m benchmarks.scaling --agents    # the same for agents in one program, on a GPU
     python -m benchmarks.scaling             # draws docs/images/scaling.png from it
 
 Times of one run or one minibatch are the processor's, the best of many short rounds: other programs
-on the machine count as little as they can. Steps of several seeds are by the clock.
+on the machine count as little as they can. Steps of several seeds or agents are by the clock.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ DATA, FIGURE = ROOT / "benchmarks/scaling.json", ROOT / "docs/images/scaling.png
 HIDDEN = (32, 64, 128, 256, 512)
 SEEDS = (1, 2, 4)
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-TRANSITIONS, STEPS = 256, 40
+AGENTS = (1, 48, 150, 600, 1200)
+TRANSITIONS, STEPS, STEPS_ON_GPU = 256, 40, 1000
 
 
 def qrc(hidden: int, seeds: int, rule: str = "tdrc") -> Runs:
@@ -106,9 +108,18 @@ def measure_seeds(rounds: int, seeds: int) -> None:
     record("cores", f"{cores} cores, {seeds} seeds", rate, "steps/s", file=DATA)
 
 
+def measure_agents() -> None:
+    for agents in AGENTS:
+        for rule, title in (("tdrc", "QRC(λ)"), ("td", "Q(λ)")):
+            advance = partial(qrc(128, agents, rule).advance, STEPS_ON_GPU)
+            rate = 1e6 * agents * STEPS_ON_GPU / best(advance, 4, time.perf_counter)
+            record("agents", f"{title}, {agents}", rate, "steps/s", file=DATA)
+
+
 def draw() -> None:
     rows = {(row["benchmark"], row["name"]): row["value"] for row in read_json(DATA)}
-    figure, axes = plt.subplots(1, 3, figsize=(12, 3.8))
+    figure, axes = plt.subplots(2, 2, figsize=(10, 7.2))
+    axes = axes.ravel()
 
     def lines(axis: Axes, benchmark: str, titles: tuple[str, ...], at: tuple[int, ...]) -> None:
         for title, marker in zip(titles, "os", strict=True):
@@ -135,6 +146,11 @@ def draw() -> None:
         xlabel="transitions in a sequence", ylabel="µs a minibatch",
         title=f"Sequences: {TRANSITIONS} transitions",
     )  # fmt: skip
+    lines(axes[3], "agents", ("QRC(λ)", "Q(λ)"), AGENTS)
+    axes[3].set(
+        xlabel="agents in one program", ylabel="steps/s of all agents", title="Agents: one H200"
+    )
+    axes[3].yaxis.set_major_formatter("{x:,.0f}")
     figure.tight_layout()
     figure.savefig(FIGURE, dpi=120)
     plt.close(figure)
@@ -145,9 +161,12 @@ def main() -> None:
     parser.add_argument("--measure", action="store_true")
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--seeds", type=int, help="measure these alone, in this process")
+    parser.add_argument("--agents", action="store_true", help="measure them alone, on a GPU")
     given = parser.parse_args()
     if given.seeds:
         return measure_seeds(given.rounds, given.seeds)
+    if given.agents:
+        measure_agents()
     if given.measure:
         again = [sys.executable, "-m", "benchmarks.scaling", "--rounds", str(given.rounds)]
         cores = sorted(os.sched_getaffinity(0))

@@ -145,3 +145,21 @@ def test_one_thread_for_one_streaming_agent(given):
         env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.split() == [given or "1", str(given)]
+
+
+@pytest.mark.parametrize("known", [2, 1, 0])
+def test_a_gpu_s_compiler_gets_the_options_that_it_knows(monkeypatch, known):
+    """Each of ours is a name that this compiler has; one that lacks some gets fewer of them."""
+    compiled = jax.jit
+
+    def strict(function, compiler_options=None, **options):
+        if compiler_options and len(compiler_options) > known:
+            compiler_options = {f"{name}_of_tomorrow": True for name in compiler_options}
+        return compiled(function, compiler_options=compiler_options, **options)
+
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax, "jit", strict)
+    found = devices._compiler_options.__wrapped__()
+    assert (0 if found is None else len(found)) == known
+    if known:
+        assert found["xla_gpu_command_buffer_scheduling_mode"] == "CONCURRENT"

@@ -75,20 +75,26 @@ def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     return jax.jit(function, compiler_options=_compiler_options(), **options)
 
 
-@functools.cache
-def _compiler_options() -> dict[str, bool] | None:
-    """On a CPU: no copies of parameters that are overwritten anyway, a sixth of a step's time.
+_CONCURRENT: dict[str, str | bool] = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+_GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"
+_OPTIONS: dict[str, list[dict[str, str | bool]]] = {
+    # No copies of parameters that are overwritten anyway: a sixth of a step's time.
+    "cpu": [{"xla_cpu_copy_insertion_use_region_analysis": True}],
+    # Small kernels that do not wait for each other run at once, and the loop over steps is one CUDA
+    # graph: a fifth of the time of 48 agents.
+    "gpu": [_CONCURRENT | {"xla_gpu_enable_command_buffer": _GRAPHS}, _CONCURRENT],
+}
+"""By backend: the options to ask for, and fewer of them for a compiler that does not know all."""
 
-    The results are the same to the last bit. A compiler that does not know the option goes without.
-    """
-    if jax.default_backend() != "cpu":
-        return None
-    options = {"xla_cpu_copy_insertion_use_region_analysis": True}
-    try:
-        jax.jit(lambda: 0, compiler_options=options).lower().compile()
-    except jax.errors.JaxRuntimeError:
-        return None
-    return options
+
+@functools.cache
+def _compiler_options() -> dict[str, str | bool] | None:
+    """The options that the compiler knows; with them the results are the same to the last bit."""
+    for options in _OPTIONS.get(jax.default_backend(), []):
+        with contextlib.suppress(jax.errors.JaxRuntimeError):
+            jax.jit(lambda: 0, compiler_options=options).lower().compile()
+            return options
+    return None
 
 
 class _Compilations:

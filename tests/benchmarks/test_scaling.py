@@ -14,6 +14,6 @@ def test_the_figure_is_drawn_from_the_numbers_kept(tmp_path, monkeypatch):
 
 def test_every_number_says_where_it_was_measured():
     rows = read_json(scaling.DATA)
-    expected = 2 * len(scaling.HIDDEN) + 2 * len(scaling.SEEDS) + 2 * len(scaling.LENGTHS)
-    assert len(rows) == expected
+    scales = (scaling.HIDDEN, scaling.SEEDS, scaling.LENGTHS, scaling.AGENTS)
+    assert len(rows) == sum(2 * len(scale) for scale in scales)
     assert all(row["value"] > 0 and row["versions"]["jax"] and row["processor"] for row in rows)
