@@ -218,6 +218,40 @@ def study_of_gradient_ppo(runs: Table) -> Table:
     return runs[(runs["study"] == "gradient-ppo/stage-1") | (earlier & (runs["seed"] < 5))]
 
 
+CONTRASTS = (
+    ("the gradient, as printed", "tdrc-fresh", "td-fresh"),
+    ("the gradient, β on the output", "tdrc-output", "td-fresh"),
+    ("the same, two sequences", "tdrc-output-two", "td-fresh-two"),
+    ("fresh targets along sequences", "td-fresh-two", "ppo-critic"),
+    ("the critic's step size", "ppo-critic", "ppo"),
+    ("more policy steps, without h", "td-fresh-two", "td-fresh"),
+    ("more policy steps, as printed", "tdrc-fresh-two", "tdrc-fresh"),
+    ("more policy steps, β on the output", "tdrc-output-two", "tdrc-output"),
+)
+"""What differs between two variants of the study of Gradient PPO."""
+
+
+def contrasts_of_gradient_ppo(runs: Table) -> str:
+    """By task the difference of the final returns, and Welch's p-value, without a correction."""
+    mine = study_of_gradient_ppo(runs)
+    lines = [["what differs", "", *TASKS]]
+    for what, ours, theirs in CONTRASTS:
+        cells = list[str]()
+        for task in TASKS:
+            x, y = (
+                mine[(mine["env"] == task) & (mine["variant"] == name)]["final"]
+                for name in (ours, theirs)
+            )
+            text = ""
+            if len(x) and len(y):
+                welch: Any = stats.ttest_ind(x, y, equal_var=False)
+                gap = f"{x.mean() - y.mean():+,.0f}".replace("-", "−")
+                text = f"{gap} (p = {welch.pvalue:.2f})"
+            cells.append(text)
+        lines.append([what, f"`{ours}` − `{theirs}`", *cells])
+    return markdown(lines)
+
+
 KEYS = ["rule", "regularize", "h", "optimizer", "h_scale", "beta"]
 """What the candidates of the study of h differ in."""
 EARLIER = ("qrc", "qrc-beta0.1", "stream-q", "q-lambda-sparse")
@@ -507,6 +541,7 @@ BLOCKS: dict[str, Callable[[Table], str]] = {
     "mujoco area": lambda runs: finals(chosen(runs, "mujoco"), "area", digits=0),
     "mujoco-1m": lambda runs: finals(chosen(runs, "mujoco-1m"), digits=0),
     "gradient ppo, stage 1": lambda runs: finals(study_of_gradient_ppo(runs), digits=0),
+    "gradient ppo, contrasts": contrasts_of_gradient_ppo,
     "study of h, games": lambda runs: finals_of_h(runs, GAMES, 1),
     "study of h, small environments": lambda runs: finals_of_h(runs, list(SMALL), 2),
     "study of h, scores": scores_of_h,
