@@ -400,7 +400,12 @@ class StreamingLearner(Learner):
 
 
 class QRC(StreamingLearner):
-    """QRC(λ): gradient Q-learning with regularised corrections, from each step as it comes."""
+    """QRC(λ): gradient Q-learning with regularised corrections, from each step as it comes.
+
+    Its defaults for images are `optimizer="sgd"`, `step_size=1e-4` and `regularize="output"`.
+    Those for vectors are `optimizer="obgd"`, `step_size=1.0` and `regularize="parameters"`; they
+    hold unless another optimizer is named.
+    """
 
     preset = "qrc"
 
