@@ -56,6 +56,12 @@ class Entry:
         return self.vectors if own else self.config
 
     @property
+    def for_vectors(self) -> dict[str, Any]:
+        """The settings of `vectors` that are others than those of `config`."""
+        config, vectors = vars(self.config), self.vectors or self.config
+        return {name: value for name, value in vars(vectors).items() if value != config[name]}
+
+    @property
     def build(self) -> Builder:
         """The builder, imported when it is first needed."""
         return imported(self.builder)

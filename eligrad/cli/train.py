@@ -113,13 +113,8 @@ class Train:
 _OF_THE_COMMAND = {field.name for field in dataclasses.fields(Train)}
 
 
-def _command_of(config: Any, vectors: Any = None) -> type[Train]:
-    """The command for an agent: `Train` with the agent's own settings as options.
-
-    Args:
-        config: the settings.
-        vectors: those for observations that are vectors, if they are others.
-    """
+def _command_of(config: Any) -> type[Train]:
+    """The command for an agent: `Train` with the agent's own settings as options."""
     shown, fields = list[Any](), list[Any]()
     for name, choices, help_text in (
         ("rule", rules.names(), "Which rule moves the parameters of value and h."),
@@ -140,22 +135,7 @@ def _command_of(config: Any, vectors: Any = None) -> type[Train]:
     fields.append(("settings", tyro.conf.OmitArgPrefixes[settings], own))
     command = dataclasses.make_dataclass("Train", fields, bases=(Train,), frozen=True)
     command.__doc__ = str(Train.__doc__).replace("AGENTS", ", ".join(AGENTS))
-    if vectors is not None:
-        command.__doc__ += _about(config, vectors)
     return command
-
-
-def _about(config: Any, vectors: Any) -> str:
-    """A sentence on the defaults for observations that are vectors."""
-    others = (
-        f"{_option(name)} {value}"
-        for name, value in vars(vectors).items()
-        if value != getattr(config, name)
-    )
-    return (
-        f"\n\n    Where observations are vectors the defaults are {', '.join(others)}, unless "
-        "another --optimizer is given."
-    )
 
 
 def parse(arguments: list[str]) -> Train:
@@ -185,7 +165,13 @@ def parse(arguments: list[str]) -> Train:
 def _defaults(agent: str, /, settings: Any = None, **options: Any) -> Train:
     """The command of an agent, with the options and settings that it has."""
     entry = registry.get(agent)
-    command = _command_of(entry.config if settings is None else settings, entry.vectors)
+    command = _command_of(entry.config if settings is None else settings)
+    if settings is None and entry.for_vectors:
+        others = ", ".join(f"{_option(name)} {value}" for name, value in entry.for_vectors.items())
+        command.__doc__ = (
+            f"{command.__doc__}\n\n    Where observations are vectors the defaults are {others}, "
+            "unless another --optimizer is given."
+        )
     return command(**options)
 
 

@@ -149,10 +149,10 @@ def _check_complete(runs: Sequence[Run]) -> None:
         if missing:
             agent = str(group[0].configuration.agent)
             hint = ""
-            if registry.get(agent).vectors is not None:
+            if others := registry.get(agent).for_vectors:
                 hint = (
                     ". Its defaults are not the same for images and for vectors: for one "
-                    "configuration on both, name the optimizer, the step_size and so on"
+                    f"configuration on both, name {', '.join(others)}"
                 )
             raise SpecError(
                 f"the two-stage protocol compares all configurations on the same environments and "

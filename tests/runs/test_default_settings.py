@@ -94,3 +94,10 @@ def test_the_help_names_the_other_defaults(capsys):
     with pytest.raises(SystemExit):
         parse(["qc", "--help"])
     assert "Where observations are vectors" not in capsys.readouterr().out
+
+
+def test_seeds_with_settings_of_their_own_are_resumed_from_the_command_line(tmp_path):
+    run = tmp_path / "run"
+    prepare("qrc", VECTORS, steps=20, seeds=2, lam=[0.5, 0.9], out=run).run()
+    assert main(["--resume", str(run), "--steps", "30", "--no-progress"]) == 0
+    assert read_options(run)["settings"]["lam"] == [0.5, 0.9]

@@ -96,7 +96,9 @@ def test_what_cannot_be_meant_is_refused(change, message):
 
 def test_images_and_vectors_need_settings_that_hold_for_both():
     mixed = SPEC.replace('"Probe/Trace-v0"', '"MinAtar/Breakout-v1"')
-    with pytest.raises(SpecError, match=r"one of qrc lacks .*name the optimizer"):
+    with pytest.raises(
+        SpecError, match=r"one of qrc lacks .*name regularize, step_size, optimizer"
+    ):
         planned(mixed)
     plan = planned(mixed.replace("[grid]", "[grid]\noptimizer = ['sgd']"))
     assert len(plan.runs) == 2 * 2 * 3 * 3

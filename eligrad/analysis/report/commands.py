@@ -42,9 +42,9 @@ def _settings(agent: str, configuration: Mapping[str, Any]) -> list[str]:
         fraction = fraction if fraction * steps == explored else explored / steps
         if fraction != EXPLORATION_FRACTION:
             words += ["--exploration-fraction", repr(fraction)]
-    config, vectors = AGENTS[agent].config, AGENTS[agent].vectors
-    # Where the two have different defaults, the command does not rely on either.
-    own = {k: v for k, v in vars(config).items() if vectors is None or v == getattr(vectors, k)}
+    entry = AGENTS[agent]
+    # Where there are two defaults, the command does not rely on either.
+    own = {k: v for k, v in vars(entry.config).items() if k not in entry.for_vectors}
     for name, value in settings.items():
         option = name.replace("_", "-")
         if name in own and value == own[name]:
