@@ -162,7 +162,9 @@ def parse(command: str, arguments: list[str]) -> None:
     elif command == "runs":
         assert cli_runs.main(arguments) in (0, 2)
     else:
-        tyro.cli(OPTIONS[command], args=arguments)
+        options = OPTIONS[command]
+        # As its module has it now: another test loads these modules again.
+        tyro.cli(getattr(sys.modules[options.__module__], options.__name__), args=arguments)
 
 
 @pytest.mark.parametrize("arguments", ["--stepz 3", "--rule", ""])
