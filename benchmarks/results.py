@@ -218,6 +218,16 @@ def study_of_gradient_ppo(runs: Table) -> Table:
     return runs[(runs["study"] == "gradient-ppo/stage-1") | (earlier & (runs["seed"] < 5))]
 
 
+def scores_of_gradient_ppo(runs: Table) -> str:
+    """The rule of the protocol: the variants with an h, of which one is chosen, then the others."""
+    mine = study_of_gradient_ppo(runs)
+    areas = mine.set_index(["variant", "env", "seed"])["area"].unstack(["env", "seed"])
+    areas = areas[[(task, seed) for task in TASKS for seed in range(5)]].dropna()
+    areas = areas.loc[sorted(areas.index, key=lambda name: not name.startswith("tdrc"))]
+    groups = ["with h" if name.startswith("tdrc") else "without" for name in areas.index]
+    return scores(areas.rename(NAMES), groups)
+
+
 CONTRASTS = (
     ("the gradient, as printed", "tdrc-fresh", "td-fresh"),
     ("the gradient, β on the output", "tdrc-output", "td-fresh"),
@@ -335,14 +345,24 @@ def areas_of_h(runs: Table) -> Table:
 def scores_of_h(runs: Table) -> str:
     """The rule of `eligrad two-stage` over the candidates that have run in all environments."""
     areas = areas_of_h(runs).dropna()
+    return scores(areas, ["qrc"] * len(areas))
+
+
+def scores(areas: Table, groups: Sequence[str]) -> str:
+    """The rule of `eligrad two-stage`: a row for each candidate, the best of each group first.
+
+    Args:
+        areas: under the curves, a row for each candidate, columns (environment, seed).
+        groups: that of each candidate; one of each is chosen.
+    """
     names, envs = list(areas.index), tuple(dict.fromkeys(areas.columns.get_level_values(0)))
-    cube = areas.to_numpy().reshape(len(names), len(envs), 4)
-    (choice,) = choose(Candidates(("qrc",) * len(names), envs, cube))
+    cube = areas.to_numpy().reshape(len(names), len(envs), -1)
     lines = [["", "score", "mean rank", "chosen", *envs]]
-    for i in choice.members:
-        score, *parts = (f"{x:.2f}" for x in (choice.scores[i], *choice.normalised[i]))
-        rank, share = f"{choice.ranks[i]:.1f}", f"{100 * choice.chosen_share[i]:.0f} %"
-        lines.append([names[i], score, rank, share, *parts])
+    for choice in choose(Candidates(tuple(groups), envs, cube)):
+        for i in choice.members:
+            score, *parts = (f"{x:.2f}" for x in (choice.scores[i], *choice.normalised[i]))
+            rank, share = f"{choice.ranks[i]:.1f}", f"{100 * choice.chosen_share[i]:.0f} %"
+            lines.append([names[i], score, rank, share, *parts])
     return markdown(lines)
 
 
@@ -541,6 +561,7 @@ BLOCKS: dict[str, Callable[[Table], str]] = {
     "mujoco area": lambda runs: finals(chosen(runs, "mujoco"), "area", digits=0),
     "mujoco-1m": lambda runs: finals(chosen(runs, "mujoco-1m"), digits=0),
     "gradient ppo, stage 1": lambda runs: finals(study_of_gradient_ppo(runs), digits=0),
+    "gradient ppo, scores": scores_of_gradient_ppo,
     "gradient ppo, contrasts": contrasts_of_gradient_ppo,
     "study of h, games": lambda runs: finals_of_h(runs, GAMES, 1),
     "study of h, small environments": lambda runs: finals_of_h(runs, list(SMALL), 2),
