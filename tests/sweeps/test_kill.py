@@ -61,11 +61,11 @@ class Sweeps:
 
 
 @pytest.fixture
-def sweeps(tmp_path, quick_compilation):
+def sweeps(tmp_path):
     return Sweeps(tmp_path, steps=3000)
 
 
-def test_killed_with_its_worker(tmp_path, quick_compilation):
+def test_killed_with_its_worker(tmp_path):
     """After a checkpoint; the same command again goes on to what an undisturbed sweep comes to."""
     sweeps = Sweeps(tmp_path, steps=9000, workers=1, seeds=2, lam=(0.0, 0.9))
     undisturbed, store = tmp_path / "undisturbed", tmp_path / "store"
@@ -98,7 +98,7 @@ def test_two_at_once_one_killed(sweeps, tmp_path):
 
 
 @pytest.mark.nightly
-def test_ctrl_c_and_again(tmp_path, quick_compilation):
+def test_ctrl_c_and_again(tmp_path):
     sweeps = Sweeps(tmp_path, steps=20_000)
     undisturbed, store = tmp_path / "undisturbed", tmp_path / "store"
     sweeps.finish(undisturbed)
@@ -144,7 +144,7 @@ def readable(store):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(3))
-def test_killed_at_five_random_moments(tmp_path, quick_compilation, seed):
+def test_killed_at_five_random_moments(tmp_path, seed):
     """The driver with its workers, or alone; results are those of an undisturbed sweep."""
     dice = random.Random(seed)
     sweeps = Sweeps(tmp_path, steps=20_000)
