@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from benchmarks import questions, step_sizes
+from benchmarks import questions, sentences, step_sizes
 from benchmarks.classic_control import ENVS as SMALL
 from benchmarks.minatar_learning import GAMES
 from benchmarks.mujoco_learning import TASKS
@@ -33,7 +33,8 @@ from eligrad.runs.plot import blank, draw_mean, save
 from eligrad.runs.returns import area
 from eligrad.sweeps.choice import Candidates, choose, normalise
 
-PAGES = (*sorted(ROOT.rglob("*.md")), ROOT.parent / "docs" / "choosing.md")
+DOCS = ROOT.parent / "docs"
+PAGES = (*sorted(ROOT.rglob("*.md")), DOCS / "choosing.md", DOCS / "reproducing.md")
 """The texts with tables made from results."""
 ENVS = (*GAMES, *SMALL, *TASKS)
 """The order of columns and panels."""
@@ -107,7 +108,8 @@ def load(root: Path = ROOT) -> tuple[Table, Table]:
     """One row for each run, and one for each point of its learning curve.
 
     Runs: study (the folder), env, variant, seed, steps, final (mean return of the episodes that
-    ended in the last tenth), area (under the learning curve), diverged, and the agent's settings.
+    ended in the last tenth), area (under the learning curve), diverged, diverged_at (a step, or
+    -1), and the agent's settings.
     Curves: study, env, variant, seed, step, return.
     """
     runs, curves = list[Table](), list[Table]()
@@ -145,6 +147,7 @@ def _read(content: Mapping[str, Any], study: str) -> tuple[Table, Table]:
                 if streaming
                 else np.full(len(seeds), bool(content["diverged"]))
             ),
+            "diverged_at": content["diverged_at"] if streaming else -1,
             **content["config" if streaming else "settings"],
         }
     )
@@ -219,10 +222,13 @@ def study_of_gradient_ppo(runs: Table) -> Table:
 
 
 def scores_of_gradient_ppo(runs: Table) -> str:
-    """The rule of the protocol: the variants with an h, of which one is chosen, then the others."""
+    """The rule of the protocol: the variants with an h, of which one is chosen, then the others.
+
+    Over the tasks on which all of them have run.
+    """
     mine = study_of_gradient_ppo(runs)
     areas = mine.set_index(["variant", "env", "seed"])["area"].unstack(["env", "seed"])
-    areas = areas[[(task, seed) for task in TASKS for seed in range(5)]].dropna()
+    areas = areas[[(task, seed) for task in TASKS for seed in range(5)]].dropna(axis="columns")
     areas = areas.loc[sorted(areas.index, key=lambda name: not name.startswith("tdrc"))]
     groups = ["with h" if name.startswith("tdrc") else "without" for name in areas.index]
     return scores(areas.rename(NAMES), groups)
@@ -396,6 +402,18 @@ def leaky_relu(root: Path = ROOT) -> str:
     return markdown(lines)
 
 
+def classics(root: Path = ROOT) -> str:
+    """When PPO and Gradient PPO have solved two classics, and their returns at the end."""
+    lines = [["task", "agent", "mark", "solved at step", "steps", "return at the end"]]
+    for task in ("CartPole-v1", "Pendulum-v1"):
+        for agent in ("ppo", "gradient-ppo"):
+            run = json.loads((root / f"classic/{task}-{agent}.json").read_text(encoding="utf-8"))
+            end = f"{run['final_mean']:.0f} ± {run['final_standard_error']:.0f}"
+            numbers = (f"{run['mark']:.0f}", f"{run['solved_at']:,}", f"{run['steps']:,}", end)
+            lines.append([task, TITLES[agent], *(text.replace("-", "−") for text in numbers)])
+    return markdown(lines)
+
+
 # Verdicts.
 
 Claim = tuple[str, str, str, Sequence[str], Sequence[str]]
@@ -442,12 +460,9 @@ def verdicts(
     else the third. Welch's t-test on final returns, 5 %, Holm's correction over all rows; one that
     has no runs yet counts in it with a p-value of 1.
     """
-    rows = list(_comparisons(runs, claims))
-    missing = sum(len(envs) for *_, envs, _ in claims) - len(rows)
-    adjusted = statistics.holm(np.array([p for *_, p in rows] + [1.0] * missing))
     head = "claim|environment|steps, seeds|difference [95 % interval]|p (Holm)|verdict"
     lines: list[Sequence[str]] = [head.split("|")]
-    for (claim, env, size, gap, lost, _), p in zip(rows, adjusted, strict=False):
+    for (claim, env, size, gap, lost, _), p in _corrected(runs, claims):
         verdict = words[2]
         if p < LEVEL:
             verdict = words[0] if gap.value > 0 else words[1]
@@ -455,6 +470,25 @@ def verdicts(
         shown = f"{p:.1e}" if p < 1e-3 else f"{p:.3f}"
         lines.append([claim, env, size, interval + lost, shown, verdict])
     return markdown(lines)
+
+
+def claims_in_short(runs: Table) -> str:
+    """A row for each claim: where it holds, where it does not, where the data do not tell."""
+    found: dict[str, tuple[list[str], list[str], list[str]]] = {}
+    for claims, level in ((CLAIMS, False), (LEVEL_WITH, True)):
+        for (claim, env, _, gap, *_), p in _corrected(runs, claims):
+            holds, fails, unknown = found.setdefault(claim, ([], [], []))
+            place = unknown if p >= LEVEL else fails if level or gap.value < 0 else holds
+            place.append(env)
+    rows = [[claim, *map(", ".join, where)] for claim, where in found.items()]
+    return markdown([["claim", "holds", "does not hold", "not enough data"], *rows])
+
+
+def _corrected(runs: Table, claims: Sequence[Claim]) -> Iterator[tuple[Any, float]]:
+    rows = list(_comparisons(runs, claims))
+    missing = sum(len(envs) for *_, envs, _ in claims) - len(rows)
+    adjusted = statistics.holm(np.array([p for *_, p in rows] + [1.0] * missing))
+    return zip(rows, adjusted, strict=False)
 
 
 def _comparisons(
@@ -544,6 +578,7 @@ def chosen(runs: Table, study: str, variants: Sequence[str] = ()) -> Table:
 FIVE = ("qrc", "stream-q", "q-lambda-sparse", "qc")
 BETA = ("qrc", "qrc-beta0.1", "qrc-beta0.01", "qc")
 BLOCKS: dict[str, Callable[[Table], str]] = {
+    "claims": claims_in_short,
     "verdicts": verdicts,
     "verdicts, level": lambda runs: verdicts(
         runs, LEVEL_WITH, ("**does not hold**, above", "**does not hold**, below", "not told apart")
@@ -557,6 +592,7 @@ BLOCKS: dict[str, Callable[[Table], str]] = {
     "beta": lambda runs: finals(chosen(runs, "minatar-5m", BETA)),
     "beta differences": lambda runs: differences(chosen(runs, "minatar-5m", BETA)),
     "leaky relu": lambda runs: leaky_relu(),
+    "classics": lambda runs: classics(),
     "mujoco": lambda runs: finals(chosen(runs, "mujoco"), digits=0),
     "mujoco area": lambda runs: finals(chosen(runs, "mujoco"), "area", digits=0),
     "mujoco-1m": lambda runs: finals(chosen(runs, "mujoco-1m"), digits=0),
@@ -612,8 +648,9 @@ def main() -> None:
             stale.append(str(path))
             if not given.check:
                 path.write_text(new, encoding="utf-8")
+    untrue = sentences.missing(runs)
     if given.check:
-        sys.exit(f"to be made anew: {', '.join(stale)}" if stale else 0)
+        sys.exit("\n".join([f"to be made anew: {page}" for page in stale] + untrue) or 0)
     curves.to_parquet(ROOT / "curves.parquet", index=False)
     for name, (study, variants, joined) in PICTURES.items():
         mine = chosen(runs, study, variants)
@@ -621,6 +658,8 @@ def main() -> None:
     questions.draw_all(runs, ROOT / "questions")
     step_sizes.draw(runs, ENVS, ROOT / step_sizes.STUDY / "returns.png")
     print(f"{len(runs)} runs, {len(curves):,} points; changed: {', '.join(stale) or 'no text'}")
+    if untrue:
+        sys.exit("\n".join(["these sentences are in none of their pages:", *untrue]))
 
 
 if __name__ == "__main__":

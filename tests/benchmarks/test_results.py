@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from benchmarks import results
+from benchmarks import results, sentences
 from benchmarks.minatar_learning import GAMES
 from eligrad.analysis import statistics
 
@@ -196,6 +196,38 @@ def test_blocks_are_replaced_and_nothing_else(monkeypatch):
     assert results.rewritten(once, pd.DataFrame()) == once
 
 
+def test_sentences_that_the_runs_contradict_are_named():
+    """Each of them has numbers of the runs, so that none stands where all digits are others."""
+    runs, _ = results.load()
+    wanted = [
+        f"{page}: {each}" for page, all_ in sentences.sentences(runs).items() for each in all_
+    ]
+    others = str.maketrans("0123456789", "1234567890")
+    assert sentences.missing(runs, lambda path: path.read_text().translate(others)) == wanted
+    lost = runs["final"].mask((runs["study"] == "h/stage-2") & (runs["env"] == "Freeway"), 0.0)
+    found = sentences.missing(runs.assign(final=lost))
+    assert "docs/why.md: loses no seed of Freeway, the paper's rule 30 of 30" in found
+
+
+def test_claims_in_short():
+    def made(variant, env, finals, study):
+        return pd.DataFrame({"study": study, "env": env, "variant": variant, "final": finals})
+
+    high, low = [9.0, 10.0, 11.0], [1.0, 2.0, 3.0]
+    games = [("Breakout", high, low), ("Asterix", low, high), ("Freeway", low, low)]
+    runs = pd.concat(
+        [made("qrc", env, ours, "minatar-5m") for env, ours, _ in games]
+        + [made("stream-q", env, theirs, "minatar-5m") for env, _, theirs in games]
+        + [made("tdrc-fresh", "Hopper-v4", high * 3, "mujoco-1m")]
+        + [made("ppo", "Hopper-v4", low * 3, "mujoco-1m")]
+    ).assign(steps=5, seed=0, diverged=False)
+    _, _, *rows = results.claims_in_short(runs).splitlines()
+    assert rows == [
+        "| QRC(λ) > StreamQ | Breakout | Asterix | Freeway |",
+        "| Gradient PPO is level with PPO |  | Hopper-v4 |  |",
+    ]
+
+
 def test_what_is_committed_follows_from_the_files():
     runs, curves = results.load()
     texts = {path: path.read_text() for path in results.PAGES}
@@ -205,6 +237,7 @@ def test_what_is_committed_follows_from_the_files():
     mine = [text for path, text in texts.items() if path.is_relative_to(results.ROOT)]
     blocks = [block[2] for text in mine for block in results._BLOCK.finditer(text)]
     assert sorted(blocks) == sorted(results.BLOCKS)
+    assert sentences.missing(runs) == []
     committed = pd.read_parquet(results.ROOT / "curves.parquet")
     pd.testing.assert_frame_equal(committed, curves, check_dtype=False)
     assert (results.ROOT / "curves.parquet").stat().st_size < 20e6

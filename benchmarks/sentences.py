@@ -1,0 +1,138 @@
+"""Sentences of the pages whose numbers follow from the runs; `results.py` looks for each of them.
+
+Tables are written anew where the data change. A sentence may no longer be true then, so it is not
+rewritten: whoever adds runs is told which sentences to look at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+Table = Any
+ROOT = Path(__file__).parent.parent
+LOST = 1.0
+"""Below this final return a seed of Freeway is lost."""
+SOLVED = {"CartPole-v1": 475.0, "Acrobot-v1": -130.0}
+TWO = ("CartPole-v1", "Acrobot-v1")
+
+
+class Runs:
+    """What sentences say of the runs of some studies."""
+
+    def __init__(self, runs: Table, *studies: str) -> None:
+        self.runs = runs[runs["study"].isin(studies)]
+
+    def of(self, variant: str, *envs: str) -> Table:
+        """The runs of a variant in these environments."""
+        return self.runs[(self.runs["variant"] == variant) & self.runs["env"].isin(envs)]
+
+    def diverged(self, variant: str, *envs: str) -> str:
+        mine = self.of(variant, *envs)
+        return share(mine["diverged"])
+
+    def lost(self, variant: str) -> str:
+        return share(self.of(variant, "Freeway")["final"] < LOST)
+
+    def above(self, variant: str, env: str, mark: float) -> int:
+        return int((self.of(variant, env)["final"] > mark).sum())
+
+    def solved(self, variant: str, env: str) -> str:
+        return share(self.of(variant, env)["final"] >= SOLVED[env])
+
+    def mean(self, variant: str, env: str) -> float:
+        return float(self.of(variant, env)["final"].mean())
+
+    def with_error(self, variant: str, env: str, digits: int = 1) -> str:
+        final = self.of(variant, env)["final"]
+        return f"{final.mean():,.{digits}f} ± {final.sem():,.{digits}f}"
+
+
+def share(which: Table) -> str:
+    """How many of how many, as words: "none of 12", "5 of 12"."""
+    return f"{int(which.sum()) or 'none'} of {len(which)}"
+
+
+def sentences(runs: Table) -> dict[str, list[str]]:
+    """By page, what must stand there."""
+    five, both = Runs(runs, "minatar-5m"), Runs(runs, "minatar-5m", "h/stage-2")
+    fresh, vectors = Runs(runs, "h/stage-2"), Runs(runs, "vectors/stage-2")
+    short, million = Runs(runs, "minatar"), Runs(runs, "mujoco-1m")
+    ahead = ("SpaceInvaders", "Asterix", "Seaquest")
+    times = [f"{five.mean('qrc', env) / five.mean('stream-q', env):.1f}" for env in ahead]
+    ratios = f"{times[0]}, {times[1]} and {times[2]} times"
+    died = five.of("q-lambda-sparse", "Asterix", "Seaquest")
+    last = -(-int(died["diverged_at"].max()) // 10_000) * 10_000
+    without = five.diverged("q-lambda-sparse", "Asterix", "Seaquest")
+    alive = five.of("qrc", "Freeway")["final"]
+    alive = alive[alive >= LOST]
+    qc = five.of("qc", "Freeway")["final"]
+    seaquest = [fresh.with_error(each, "Seaquest") for each in ("qrc-output", "qrc")]
+    obgd = [vectors.solved("qrc-obgd", env) for env in TWO]
+    assert obgd[0] == obgd[1], "the pages say one number for both tasks"
+    stream_q = [fresh.solved("stream-q", env).split()[0] for env in TWO]
+    asterix, seaquest_q = (five.diverged("q-lambda-sparse", env) for env in ahead[1:])
+    modes = [million.above(each, "HalfCheetah-v4", 3000) for each in ("ppo", "tdrc-fresh")]
+    above_10 = {
+        each: short.above(each, "Freeway", 10)
+        for each in ("qrc", "stream-q", "qrc-h0.1", "qrc-watkins")
+    }
+    return {
+        "README.md": [
+            f"{asterix} of its runs diverge on Asterix and {seaquest_q} on Seaquest",
+            f"On Freeway {len(alive)} seeds of QRC(λ) end above every seed of StreamQ and "
+            f"{five.lost('qrc').split()[0]} at 0",
+        ],
+        "docs/choosing.md": [
+            f"{asterix} runs of Q(λ) diverge on Asterix and {seaquest_q} on Seaquest",
+            f"QRC(λ) has {ratios} the return of StreamQ",
+            f"{five.lost('qrc')} seeds lose Freeway",
+            f"loses {fresh.lost('qrc-output')} fresh seeds of Freeway, the paper's rule "
+            f"{fresh.lost('qrc').split()[0]}",
+            f"({seaquest[0]} and {seaquest[1]}, 30 seeds)",
+        ],
+        "docs/faq.md": [
+            f"{without} runs on Asterix and Seaquest diverged within the first {last:,} steps",
+        ],
+        "docs/why.md": [
+            f"loses no seed of Freeway, the paper's rule {fresh.lost('qrc')}",
+            f"solves CartPole and Acrobot in [all of {obgd[0].split()[-1]} fresh seeds each]",
+            f"solves {stream_q[0]} and {stream_q[1]} of 30",
+            f"Q(λ) diverged in {without} runs of Asterix and Seaquest",
+        ],
+        "results/README.md": [
+            f"On Seaquest {both.diverged('q-lambda-sparse', 'Seaquest')} of its runs and "
+            f"on Asterix {both.diverged('q-lambda-sparse', 'Asterix')} diverge",
+            f"it loses {both.lost('qrc')} seeds and QC(λ) {both.lost('qc').split()[0]}",
+            f"{modes[0]} of ten seeds of PPO and {modes[1]} of Gradient PPO end above 3,000",
+            f"better than the paper's rule on Seaquest ({seaquest[0]} and {seaquest[1]})",
+            f"it solves {obgd[0]} on both tasks",
+            f"{above_10['qrc']} of 12 seeds end above 10, against {above_10['stream-q']} of "
+            f"StreamQ's, {above_10['qrc-h0.1']} with h scale 0.1 and {above_10['qrc-watkins']} "
+            "with Watkins' cut",
+            f"at {ratios} its return",
+            f"Without it, {without} runs on Asterix and Seaquest diverge, all before step {last:,}",
+            f"{len(alive)} of 12 seeds end between {alive.min():.1f} and {alive.max():.1f}, above "
+            "every seed of StreamQ",
+            f"at {qc.min():.1f} to {qc.max():.1f} in all {len(qc)} seeds",
+            f"{five.lost('qrc')} at β = 1, {five.lost('qrc-beta0.1')} at 0.1, "
+            f"{five.lost('qrc-beta0.01')} at 0.01, {five.lost('qc')} at 0",
+            f"([with fresh seeds](h/README.md) "
+            f"{fresh.solved('qrc-output-obgd', TWO[0]).split()[0]} and "
+            f"{fresh.solved('qrc-output-obgd', TWO[1])})",
+        ],
+    }  # fmt: skip
+
+
+def missing(runs: Table, read: Callable[[Path], str] | None = None) -> list[str]:
+    """The sentences that do not stand where they should, each after its page."""
+    read = read or (lambda path: path.read_text(encoding="utf-8"))
+    pages: Mapping[str, list[str]] = sentences(runs)
+    return [
+        f"{page}: {sentence}"
+        for page, wanted in pages.items()
+        for sentence in wanted
+        if sentence not in re.sub(r"\s+", " ", read(ROOT / page))
+    ]
