@@ -109,7 +109,7 @@ def load(root: Path = ROOT) -> tuple[Table, Table]:
 
     Runs: study (the folder), env, variant, seed, steps, final (mean return of the episodes that
     ended in the last tenth), area (under the learning curve), diverged, diverged_at (a step, or
-    -1), and the agent's settings.
+    -1), h_to_td_error (mean sizes in the last tenth), and the agent's settings.
     Curves: study, env, variant, seed, step, return.
     """
     runs, curves = list[Table](), list[Table]()
@@ -148,6 +148,7 @@ def _read(content: Mapping[str, Any], study: str) -> tuple[Table, Table]:
                 else np.full(len(seeds), bool(content["diverged"]))
             ),
             "diverged_at": content["diverged_at"] if streaming else -1,
+            "h_to_td_error": _size_of_h(content) if streaming else np.nan,
             **content["config" if streaming else "settings"],
         }
     )
@@ -161,6 +162,13 @@ def _read(content: Mapping[str, Any], study: str) -> tuple[Table, Table]:
         }
     )
     return runs, curves
+
+
+def _size_of_h(content: Mapping[str, Any]) -> np.ndarray:
+    names = ("final_abs_h_per_seed", "final_abs_td_error_per_seed")
+    h, error = (np.asarray(content.get(name, np.nan), float) for name in names)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return h / error
 
 
 # Tables.

@@ -11,6 +11,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from scipy import stats
+
+from benchmarks.questions import ROOT as RESULTS
+from eligrad._base.files import read_json
+
 Table = Any
 ROOT = Path(__file__).parent.parent
 LOST = 1.0
@@ -75,6 +80,31 @@ def sentences(runs: Table) -> dict[str, list[str]]:
     stream_q = [fresh.solved("stream-q", env).split()[0] for env in TWO]
     asterix, seaquest_q = (five.diverged("q-lambda-sparse", env) for env in ahead[1:])
     modes = [million.above(each, "HalfCheetah-v4", 3000) for each in ("ppo", "tdrc-fresh")]
+    first = Runs(runs, "minatar-5m", "h/stage-1")
+    paper = [first.solved("qrc", env) for env in TWO]
+    output = [first.solved("qrc-output", env) for env in TWO]
+    low = int((fresh.of("qrc", "Seaquest")["final"] < 8).sum())
+    lowest = int(fresh.of("qrc-output", "Seaquest")["final"].min())
+    sizes = [vectors.of("qrc-obgd", env)["h_to_td_error"] for env in TWO]
+    sizes = [f"{100 * each.min():.0f} % to {100 * each.max():.0f} %" for each in sizes]
+    counts = [
+        [[solved.sum(), len(solved) - solved.sum()] for solved in both_agents]
+        for both_agents in (
+            (
+                vectors.of("qrc-obgd", env)["final"] >= SOLVED[env],
+                fresh.of("stream-q", env)["final"] >= SOLVED[env],
+            )
+            for env in TWO
+        )
+    ]
+    fisher: Any = [stats.fisher_exact(table) for table in counts]
+    soon = {
+        task: " and ".join(
+            f"{read_json(RESULTS / f'classic/{task}-{agent}.json')['solved_at']:,}"
+            for agent in ("gradient-ppo", "ppo")
+        )
+        for task in ("CartPole-v1", "Pendulum-v1")
+    }
     above_10 = {
         each: short.above(each, "Freeway", 10)
         for each in ("qrc", "stream-q", "qrc-h0.1", "qrc-watkins")
@@ -92,6 +122,9 @@ def sentences(runs: Table) -> dict[str, list[str]]:
             f"loses {fresh.lost('qrc-output')} fresh seeds of Freeway, the paper's rule "
             f"{fresh.lost('qrc').split()[0]}",
             f"({seaquest[0]} and {seaquest[1]}, 30 seeds)",
+            f"its size is {sizes[0].split()[0]} % to {sizes[1].split()[-2]} % of the TD error's",
+            f"On CartPole Gradient PPO needs fewer steps than PPO ({soon['CartPole-v1']}), on "
+            f"Pendulum more ({soon['Pendulum-v1']})",
         ],
         "docs/faq.md": [
             f"{without} runs on Asterix and Seaquest diverged within the first {last:,} steps",
@@ -101,6 +134,26 @@ def sentences(runs: Table) -> dict[str, list[str]]:
             f"solves CartPole and Acrobot in [all of {obgd[0].split()[-1]} fresh seeds each]",
             f"solves {stream_q[0]} and {stream_q[1]} of 30",
             f"Q(λ) diverged in {without} runs of Asterix and Seaquest",
+        ],
+        "docs/quickstart.md": [
+            f"All of {obgd[0].split()[-1]} fresh seeds solve CartPole in 100,000 steps, and all of "
+            f"{obgd[1].split()[-1]} Acrobot in 150,000",
+        ],
+        "results/h/README.md": [
+            f"it solves {paper[0]} seeds of CartPole and {paper[1].split()[0]} of Acrobot",
+            f"`output`, β = 1 solves {output[1].split()[0]}, and all {output[0].split()[-1]} of "
+            "CartPole",
+            f"loses no seed of Freeway, where the paper's loses {fresh.lost('qrc')}",
+            f"{low} of its 30 runs end below 8, of `output` none ends below {lowest}",
+            f"{fresh.diverged('q-lambda-sparse', 'Seaquest')} runs of Q(λ) diverge on Seaquest, "
+            f"{fresh.diverged('qrc', 'Seaquest').split()[0]} of QRC(λ)",
+            f"there it solved {output[1]} seeds",
+        ],
+        "results/vectors/README.md": [
+            f"the mean size of h is {sizes[0]} of the TD error's on CartPole, and {sizes[1]} on "
+            "Acrobot",
+            f"solves {stream_q[0]} and {stream_q[1]} of 30 other seeds",
+            f"p = {fisher[0].pvalue:.2f} and {fisher[1].pvalue:.2f}",
         ],
         "results/README.md": [
             f"On Seaquest {both.diverged('q-lambda-sparse', 'Seaquest')} of its runs and "
