@@ -83,6 +83,15 @@ def whole_program(function: F) -> F:
     return functools.wraps(function)(_as_one_kernel(jax.jit(trace)))  # pyright: ignore[reportReturnType]
 
 
+def after(number: Shaped[Array, ""], x: Shaped[Array, "*shape"]) -> Shaped[Array, "*shape"]:
+    """`x`, which a program for one run on a CPU has only once it has `number`, a finite one.
+
+    For the order of work: its caches hold one large network, and not two in turn. An
+    `optimization_barrier` does not order anything there, and this a compiler cannot simplify.
+    """
+    return x + 0.0 * number if in_use() else x
+
+
 def total(x: Shaped[Array, "*shape"]) -> Shaped[Array, ""]:
     """The sum of all entries of an array."""
     if not in_whole_program() or x.size <= MOST_NUMBERS or x.ndim < 2:

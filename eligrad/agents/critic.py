@@ -16,6 +16,7 @@ import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from eligrad import rules
+from eligrad._base import kernels
 from eligrad._base.array_checks import Number
 from eligrad._base.checks import Leaf
 from eligrad.agents import auxiliary
@@ -105,10 +106,9 @@ class Critic:
         (grad_v,), (grad_next,) = (each.gradient(weights) for each, weights in (before, after))
         of_h: dict[str, Any] = {}
         if self.rule.has_auxiliary:
+            observation = kernels.after(delta, state.observation)
             h, pull = jax.vjp(
-                lambda theta: auxiliary.apply(
-                    self.network, theta, state.observation, before[0].features
-                ),
+                lambda theta: auxiliary.apply(self.network, theta, observation, before[0].features),
                 state.theta,
             )
             of_h = {

@@ -86,6 +86,18 @@ def test_derivatives_in_both_modes():
     np.testing.assert_allclose(tangent, expected @ along, rtol=1e-5)
 
 
+def test_order_of_work_changes_no_number():
+    def ordered(number, x):
+        with kernels.for_one_run(on_cpu=True):
+            return kernels.after(number, x)
+
+    x = jnp.asarray(np.random.default_rng(0).normal(size=64).astype(np.float32))
+    assert kernels.after(jnp.float32(2.0), x) is x
+    np.testing.assert_array_equal(jax.jit(ordered)(jnp.float32(-2e30), x), x)
+    # The compiler has not removed what the order hangs on.
+    assert np.isnan(jax.jit(ordered)(jnp.float32(np.nan), x)).all()
+
+
 @pytest.mark.usefixtures("quickest_programs")
 def test_acting_and_learning_evaluate_the_network_once():
     """A kernel that also kept what derivatives need would be another one than to act by."""
