@@ -206,7 +206,7 @@ def test_sentences_that_the_runs_contradict_are_named():
     assert sentences.missing(runs, lambda path: path.read_text().translate(others)) == wanted
     lost = runs["final"].mask((runs["study"] == "h/stage-2") & (runs["env"] == "Freeway"), 0.0)
     found = sentences.missing(runs.assign(final=lost))
-    assert "docs/why.md: loses no seed of Freeway, the paper's rule 30 of 30" in found
+    assert "docs/why.md: loses 30 seed of Freeway, the paper's rule 30 of 30" in found
 
 
 def test_claims_in_short():
