@@ -222,7 +222,7 @@ def performance_profiles(
     """The share of runs above each score, over all environments; intervals shaded, of each point.
 
     Scores are normalised by `bounds`; without them, 0 and 1 are the worst and the best
-    configuration of each environment.
+    configuration of each environment. Where all are equal, that is 1.
     """
     scale = "given bounds" if bounds else "worst and best configuration of each environment"
     lines = lines_of(runs)
@@ -233,7 +233,9 @@ def performance_profiles(
                 f"{lines[0].label} has runs on {sorted(raw[0])} and {line.label} on "
                 f"{sorted(one)}; profiles of the same environments are accepted"
             )
-    bounds = bounds or bounds_of(runs, column)
+    if bounds is None:
+        found = bounds_of(runs, column).items()
+        bounds = {env: (low if low < high else low - 1, high) for env, (low, high) in found}
     normal = [normalise(one, bounds) for one in raw]
     values = np.concatenate([each for one in normal for each in one.values()])
     margin = 0.02 * (np.ptp(values) or 1.0)

@@ -171,6 +171,14 @@ def test_performance_profiles(runs):
         figures.performance_profiles(runs, bootstrap=QUICK)
 
 
+def test_profiles_of_configurations_that_are_equal(runs):
+    equal = runs[runs["env"] == "A"].assign(return_last=1.0)
+    (panel,) = figures.performance_profiles(equal, bootstrap=QUICK).axes
+    for line in panel.get_lines():
+        at, share = line.get_data()
+        np.testing.assert_array_equal(share, at < 1.0)
+
+
 def sweep() -> pd.DataFrame:
     """Scores 10 lam + step: the best step size, 2, goes with every lam."""
     parts = [
