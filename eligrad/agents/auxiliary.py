@@ -167,12 +167,12 @@ def remarks(settings: HSettings, columns: dict[str, np.ndarray]) -> list[str]:
     """Returns a remark if the correction is inactive at the end of a run."""
     if "correction_share" not in columns:
         return []
-    inactive = int(np.sum(columns["correction_share"] < INACTIVE))
-    if not inactive:
+    inactive = columns["correction_share"] < INACTIVE
+    if not inactive.any():
         return []
-    ratio = float(np.nanmedian(columns["h_to_td_error"]))
+    ratio = float(np.nanmedian(columns["h_to_td_error"][inactive]))
     return [
-        f"the gradient correction is inactive in {inactive} of {len(columns['correction_share'])} "
+        f"the gradient correction is inactive in {inactive.sum()} of {inactive.size} "
         f"runs: |h| is {ratio:.1g} of |TD error|, and the update is that of TD(λ) "
         f'(regularize is {settings.regularize!r}; "output" keeps h active)'
     ]

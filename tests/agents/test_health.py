@@ -83,11 +83,24 @@ def test_every_run_has_the_columns_and_says_once_that_h_is_dead(tmp_path):
     assert set(names) <= set(alive.chunks.column_names)
     assert alive.chunks["correction_share"].to_pylist()[-1] > 0.01
     assert alive.summary["remarks"] == []
-    # A β that takes h to 0 at once.
-    dead = train("qrc", "Probe/Trace-v0", steps=2000, regularize="parameters", beta=5000.0, seeds=2)
+    # A β that halves all weights of h in a step, since SGD's step size is 1e-4.
+    dead = train(
+        "qrc", "Probe/Trace-v0", steps=2000, regularize="parameters", beta=5000.0, seeds=2,
+        optimizer="sgd",
+    )  # fmt: skip
     (remark,) = dead.summary["remarks"]
     assert remark.startswith("the gradient correction is inactive in 2 of 2 runs: |h| is ")
     assert "regularize is 'parameters'" in remark
+
+
+def test_the_remark_is_about_the_inactive_runs():
+    agent = QLambda(PRESETS["qrc"], default_network((4,), 2))
+    columns = {
+        "correction_share": np.array([0.5, 0.001, 0.002, np.nan]),
+        "h_to_td_error": np.array([40.0, 0.003, 0.005, 70.0]),
+    }
+    (remark,) = agent.remarks(columns)
+    assert remark.startswith("the gradient correction is inactive in 2 of 4 runs: |h| is 0.004 ")
 
 
 def test_a_rule_that_does_not_regularise_ignores_what_beta_acts_on():
