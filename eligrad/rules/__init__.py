@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from eligrad.rules.registry import names as names
     from eligrad.rules.registry import register as register
     from eligrad.rules.regularizers import Head as Head
+    from eligrad.rules.rule import Coefficients as Coefficients
     from eligrad.rules.rule import Rule as Rule
     from eligrad.rules.rule import Traces as Traces
     from eligrad.rules.rule import Update as Update

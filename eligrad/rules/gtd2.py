@@ -8,7 +8,7 @@ from __future__ import annotations
 import jax
 from jaxtyping import Array, PyTree
 
-from eligrad.rules.rule import Rule
+from eligrad.rules.rule import Coefficients, Rule
 
 
 def value_loss(v: Array, h: Array, d: Array) -> Array:
@@ -21,11 +21,9 @@ def forward(d: Array, h: Array, grad_v: PyTree, grad_d: PyTree) -> PyTree:
     return jax.tree.map(lambda gd: -h * gd, grad_d)
 
 
-def backward(
-    delta: Array, h: Array, z_w: PyTree, z_h: Array, grad_v: PyTree, grad_delta: PyTree
-) -> PyTree:
+def backward(delta: Array, h: Array, z_h: Array) -> Coefficients:
     """-z_h ∇δ."""
-    return jax.tree.map(lambda gd: -z_h * gd, grad_delta)
+    return Coefficients(grad_delta=-z_h)
 
 
 GTD2 = Rule(

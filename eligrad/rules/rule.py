@@ -9,6 +9,7 @@ The update of the auxiliary parameters `theta` is the same for all rules that ha
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple, get_args
 
@@ -55,6 +56,14 @@ class Traces(NamedTuple):
     """
 
 
+class Coefficients(NamedTuple):
+    """How much of each there is in Δw; None for a rule without it."""
+
+    z_w: Array | None = None
+    grad_v: Array | None = None
+    grad_delta: Array | None = None
+
+
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Rule:
@@ -70,8 +79,8 @@ class Rule:
     """Loss in w of a step from its V, H and D."""
     forward: Callable[[Array, Any, PyTree, PyTree], PyTree]
     """Δw of a step from its D, H, ∇V and ∇D."""
-    backward: Callable[[Array, Any, PyTree, Any, PyTree, PyTree], PyTree]
-    """Δw of a step from its δ, H, z_w, z_h, ∇V and ∇δ."""
+    backward: Callable[[Array, Any, Any], Coefficients]
+    """From δ, H and z_h of a step to the coefficients of z_w, ∇V and ∇δ in Δw."""
     has_auxiliary: bool
     """Whether the rule learns h beside v."""
     traces_w: bool
@@ -297,7 +306,9 @@ class Rule:
         z_w = accumulate(traces.w, grad_v_tm1) if self.traces_w else None
         if not self.has_auxiliary:
             self._refuse_auxiliary(h_tm1=h_tm1, grad_h_tm1=grad_h_tm1, theta=theta)
-            update_w = self.backward(delta_t, None, z_w, None, grad_v_tm1, None)
+            update_w = _combine(
+                self.backward(delta_t, None, None), z_w, grad_v_tm1, None, discount_t
+            )
             return Update(update_w, None), Traces(z_w, None, None, alive)
 
         h_tm1 = self._require("h_tm1", h_tm1)
@@ -307,10 +318,9 @@ class Rule:
         check.same_structure("grad_h_tm1", grad_h_tm1, "traces.theta", traces.theta)
         z_h = accumulate(traces.h, h_tm1)
         z_theta = accumulate(traces.theta, grad_h_tm1)
-        grad_delta = jax.tree.map(
-            lambda after, before: discount_t * after - before, grad_v_t, grad_v_tm1
+        update_w = _combine(
+            self.backward(delta_t, h_tm1, z_h), z_w, grad_v_tm1, grad_v_t, discount_t
         )
-        update_w = self.backward(delta_t, h_tm1, z_w, z_h, grad_v_tm1, grad_delta)
         pull = regularizer.pull(h_tm1)
         update_theta = jax.tree.map(lambda z, g: delta_t * z - pull * g, z_theta, grad_h_tm1)
         return Update(update_w, regularizer.decay(update_theta)), Traces(z_w, z_h, z_theta, alive)
@@ -345,6 +355,28 @@ class Rule:
         for name, value in given.items():
             if value is not None:
                 raise ValueError(f"{name} was given; {self.name} has no auxiliary function h")
+
+
+def _combine(
+    of: Coefficients, z_w: PyTree, grad_v_tm1: PyTree, grad_v_t: PyTree, discount_t: Array
+) -> PyTree:
+    """Δw. It has ∇V of both states in place of ∇δ: fewer products of each number of a gradient.
+
+    Args:
+        of: the rule's coefficients.
+        z_w: the trace of ∇V.
+        grad_v_tm1: ∇V of the state acted in.
+        grad_v_t: ∇V of the state that followed, for a rule with ∇δ.
+        discount_t: of the transition.
+    """
+    of_v, of_next = of.grad_v, None
+    if of.grad_delta is not None:
+        of_v = -of.grad_delta if of_v is None else of_v - of.grad_delta
+        of_next = of.grad_delta * discount_t
+    parts = ((of.z_w, z_w), (of_v, grad_v_tm1), (of_next, grad_v_t))
+    used = [(factor, tree) for factor, tree in parts if factor is not None]
+    factors, trees = zip(*used, strict=True)
+    return jax.tree.map(lambda *leaves: sum(map(operator.mul, factors, leaves)), *trees)
 
 
 def _lambda_errors(

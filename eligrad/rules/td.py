@@ -9,7 +9,7 @@ from __future__ import annotations
 import jax
 from jaxtyping import Array, PyTree
 
-from eligrad.rules.rule import Rule
+from eligrad.rules.rule import Coefficients, Rule
 
 
 def value_loss(v: Array, h: None, d: Array) -> Array:
@@ -22,11 +22,9 @@ def forward(d: Array, h: None, grad_v: PyTree, grad_d: PyTree) -> PyTree:
     return jax.tree.map(lambda gv: d * gv, grad_v)
 
 
-def backward(
-    delta: Array, h: None, z_w: PyTree, z_h: None, grad_v: PyTree, grad_delta: PyTree
-) -> PyTree:
+def backward(delta: Array, h: None, z_h: None) -> Coefficients:
     """δ z_w."""
-    return jax.tree.map(lambda z: delta * z, z_w)
+    return Coefficients(z_w=delta)
 
 
 TD = Rule(

@@ -13,7 +13,7 @@ import dataclasses
 import jax
 from jaxtyping import Array, PyTree
 
-from eligrad.rules.rule import Rule
+from eligrad.rules.rule import Coefficients, Rule
 
 
 def value_loss(v: Array, h: Array, d: Array) -> Array:
@@ -27,11 +27,9 @@ def forward(d: Array, h: Array, grad_v: PyTree, grad_d: PyTree) -> PyTree:
     return jax.tree.map(lambda gv, gd: d * gv - h * (gv + gd), grad_v, grad_d)
 
 
-def backward(
-    delta: Array, h: Array, z_w: PyTree, z_h: Array, grad_v: PyTree, grad_delta: PyTree
-) -> PyTree:
+def backward(delta: Array, h: Array, z_h: Array) -> Coefficients:
     """δ z_w - H ∇V - z_h ∇δ."""
-    return jax.tree.map(lambda z, gv, gd: delta * z - h * gv - z_h * gd, z_w, grad_v, grad_delta)
+    return Coefficients(z_w=delta, grad_v=-h, grad_delta=-z_h)
 
 
 TDC = Rule(
