@@ -2,8 +2,8 @@
 
     taskset -c 1 python -m benchmarks.step_speed
 
-All are measured in turn, in short rounds of one process, and the best round of each counts. The
-C floor is `floor.c`. "One call a step" is the design of the published code: Python plays an
+All are measured in turn, in rounds of one process that are as long as a chunk of training, and the
+best round of each counts. The C floor is `floor.c`. "One call a step" is the design of the published code: Python plays an
 environment with Gymnasium's interface, and calls two compiled functions for each of its steps, one
 that chooses the action and one that learns.
 """
@@ -27,10 +27,10 @@ from benchmarks.record import record
 from benchmarks.streaming_speed import begin
 from eligrad.agents import QLambda, QLambdaConfig, Transition, default_network
 from eligrad.envs.minatar import GAMES
+from eligrad.runs.plan import CHUNK
 
-STEPS = 50
-GAME_ROUNDS = 40
-"""Of the game alone, which takes so little time that a call would count."""
+RECORDED = 50
+"""Transitions that the C floor learns from, again and again: they stay in the processor's cache."""
 RATIOS = (
     ("C floor", "C floor"),
     ("QRC(λ)", "C floor"),
@@ -44,21 +44,26 @@ BREAKOUT = next(game for game in GAMES if game.__name__ == "Breakout")()
 
 def stream(variant: str) -> Callable[[], Any]:
     """Our engine: game and agent in one compiled loop."""
-    runs, _ = begin("Breakout", variant, 1, STEPS)
-    return lambda: jax.block_until_ready(runs.advance(STEPS))
+    runs, _ = begin("Breakout", variant, 1, CHUNK)
+    return lambda: jax.block_until_ready(runs.advance(CHUNK))
 
 
 def game() -> Callable[[], Any]:
     """The game alone, with random actions."""
-    play, key = jax.jit(rollout(BREAKOUT, STEPS * GAME_ROUNDS)), jax.random.key(0)
+    play, key = jax.jit(rollout(BREAKOUT, CHUNK)), jax.random.key(0)
     return lambda: jax.block_until_ready(play(key))
 
 
 def in_c() -> Callable[[], Any]:
     """The dense work in C."""
-    recorded = floor.record("Breakout", STEPS)
+    recorded = floor.record("Breakout", RECORDED)
     agent = floor.Floor(recorded)
-    return lambda: agent.learn(recorded.transitions)
+
+    def learn() -> None:
+        for _ in range(CHUNK // RECORDED):
+            agent.learn(recorded.transitions)
+
+    return learn
 
 
 def one_call_a_step() -> Callable[[], Any] | None:
@@ -78,7 +83,7 @@ def one_call_a_step() -> Callable[[], Any] | None:
 
     def play() -> None:
         nonlocal state, key
-        for _ in range(STEPS):
+        for _ in range(CHUNK):
             key, act_key, update_key = jax.random.split(key, 3)
             state, action = act(state, act_key)
             after, reward, terminated, truncated, _ = env.step(int(action))
@@ -94,7 +99,7 @@ def one_call_a_step() -> Callable[[], Any] | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=30)
     rounds = parser.parse_args().rounds
     runs: dict[str, Callable[[], Any] | None] = {
         "C floor": in_c() if floor.has_compiler() else None,
@@ -110,8 +115,7 @@ def main() -> None:
                 began = time.perf_counter()
                 run()
                 seconds = time.perf_counter() - began
-                steps = STEPS * GAME_ROUNDS if name == "game alone" else STEPS
-                best[name] = min(best[name], seconds / steps if warm else np.inf)
+                best[name] = min(best[name], seconds / CHUNK if warm else np.inf)
     for name, to in RATIOS:
         if runs[name] is None or runs[to] is None:
             print(f"{name} to {to}: skipped, there is no C compiler (cc) or no minatar")

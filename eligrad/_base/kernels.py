@@ -32,9 +32,10 @@ def one_kernel(function: F) -> F:
     """`function`, which within `for_one_run` becomes one kernel that keeps its results in memory.
 
     For elementwise functions of small arrays, slices and sums. Matrix products are not accepted.
-    Keyword-only arguments are constants. What derivatives need is computed by kernels of their own:
-    so the function is the same kernel with and without derivatives, and a program that acts by a
-    value and then learns it computes it once. Results are the same up to rounding.
+    Keyword-only arguments are constants. The function is the same kernel with and without
+    derivatives, whichever of its results are used, so that a program that acts by a value and then
+    learns it computes it once: what derivatives need is computed by kernels of their own, and no
+    result is left out. Results are the same up to rounding.
     """
 
     @functools.cache
@@ -54,7 +55,7 @@ def one_kernel(function: F) -> F:
     def call(*arguments: Any, **options: Any) -> Any:
         if not (in_use() and all(jnp.size(x) <= MOST_NUMBERS for x in jax.tree.leaves(arguments))):
             return function(*arguments, **options)
-        return kernels(tuple(options.items()))(*arguments)
+        return jax.lax.optimization_barrier(kernels(tuple(options.items()))(*arguments))
 
     return call  # pyright: ignore[reportReturnType]
 

@@ -37,11 +37,23 @@ def init_normalizer(observation: Shaped[Array, "..."]) -> tuple[Normalizer, Floa
     return Normalizer(stats, normalize.init_reward_scale()), seen
 
 
-@one_kernel
 def normalize_transition(
     normalizer: Normalizer, transition: Transition, gamma: Number
 ) -> tuple[Normalizer, NormalizedTransition]:
     """Counts a transition, every observation once, and returns it normalised."""
+    shape = jnp.shape(transition.observation)
+    # As vectors: compilers for CPUs vectorise the last axis alone, and channels are few.
+    normalizer, transition = jax.tree.map(
+        lambda x: jnp.ravel(x) if jnp.ndim(x) else x, (normalizer, transition)
+    )
+    normalized = _normalize_flat(normalizer, transition, gamma)
+    return jax.tree.map(lambda x: x.reshape(shape) if jnp.ndim(x) else x, normalized)
+
+
+@one_kernel
+def _normalize_flat(
+    normalizer: Normalizer, transition: Transition, gamma: Number
+) -> tuple[Normalizer, NormalizedTransition]:
     ended = transition.terminated | transition.truncated
     rewards = normalize.update_reward_scale(normalizer.rewards, transition.reward, ended, gamma)
     arrived = normalize.update(normalizer.observations, transition.next_observation)
