@@ -3,9 +3,9 @@
     taskset -c 1 python -m benchmarks.step_speed
 
 All are measured in turn, in rounds of one process that are as long as a chunk of training, and the
-best round of each counts. The C floor is `floor.c`. "One call a step" is the design of the published code: Python plays an
-environment with Gymnasium's interface, and calls two compiled functions for each of its steps, one
-that chooses the action and one that learns.
+best round of each counts. The C floor is `floor.c`. "One call a step" is the design of the
+published code: Python plays an environment with Gymnasium's interface, and calls two compiled
+functions for each of its steps, one that chooses the action and one that learns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parts of a program that a CPU runs as one kernel each.
+"""The kernels that a program becomes: what is one kernel on a CPU, what is not merged on a GPU.
 
 A CPU runs a program as a list of kernels. A step of a streaming agent has hundreds of them, most
 for a few numbers, and what is cheap is computed again in each kernel that reads it:
@@ -19,6 +19,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from jaxtyping import Array, Shaped
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 MOST_NUMBERS = 2048
 """Of an array: the compiler gives sums over more to a library, which such a kernel cannot call."""
@@ -91,6 +92,16 @@ def after(number: Shaped[Array, ""], x: Shaped[Array, "*shape"]) -> Shaped[Array
     `optimization_barrier` does not order anything there, and this a compiler cannot simplify.
     """
     return x + 0.0 * number if in_use() else x
+
+
+def apart(tree: T) -> T:
+    """The same arrays, but unknown to a compiler as those that other operations read.
+
+    For GPUs. A compiler merges small kernels that read the same array, and the one that it makes
+    waits for all that any of them needs. Each array has a barrier of its own, since a barrier waits
+    for all that goes through it.
+    """
+    return jax.tree.map(jax.lax.optimization_barrier, tree)
 
 
 def total(x: Shaped[Array, "*shape"]) -> Shaped[Array, ""]:

@@ -106,14 +106,17 @@ class Critic:
         (grad_v,), (grad_next,) = (each.gradient(weights) for each, weights in (before, after))
         of_h: dict[str, Any] = {}
         if self.rule.has_auxiliary:
-            observation = kernels.after(delta, state.observation)
+            # So that the small kernels of h and of q are not merged, and none waits for the other.
+            observation, weights = kernels.apart(
+                (kernels.after(delta, state.observation), before[1])
+            )
             h, pull = jax.vjp(
                 lambda theta: auxiliary.apply(self.network, theta, observation, before[0].features),
                 state.theta,
             )
             of_h = {
-                "h_tm1": jnp.sum(before[1] * h),
-                "grad_h_tm1": pull(before[1])[0],
+                "h_tm1": jnp.sum(weights * h),
+                "grad_h_tm1": pull(weights)[0],
                 **auxiliary.rule_options(self.settings, self.network, state.theta),
             }
         step, traces = self.rule.update(

@@ -31,6 +31,7 @@ from eligrad.agents.streaming import (
     Choice,
     NormalizedTransition,
     Normalizer,
+    best_action,
     emptied,
     epsilon_greedy,
     epsilon_greedy_probabilities,
@@ -144,7 +145,7 @@ class QLambda(StreamingAgent):
 
     def greedy_action(self, state: QLambdaState, observation: Array) -> Int[Array, ""]:
         """The best action in a raw observation; the statistics are used and not changed."""
-        return jnp.argmax(self._values_of(state, observation)).astype(jnp.int32)
+        return best_action(self._values_of(state, observation))
 
     def sampled_action(
         self, state: QLambdaState, observation: Array, key: PRNGKeyArray
@@ -163,10 +164,7 @@ class QLambda(StreamingAgent):
         """One step of learning from the transition that `state.action` led to."""
         c, critic = self.config, self._critic
         ended = transition.terminated | transition.truncated
-        # The barrier keeps the compiler from normalising again for each of the uses that follow.
-        normalizer, seen = jax.lax.optimization_barrier(
-            normalize_transition(state.normalizer, transition, c.gamma)
-        )
+        normalizer, seen = normalize_transition(state.normalizer, transition, c.gamma)
         before = critic.evaluate(state.w, state.observation)
         after = critic.evaluate(state.w, seen.next_observation)
         next_step = jnp.minimum(state.step, _LAST_STEP - 1) + 1
@@ -248,7 +246,7 @@ class QLambda(StreamingAgent):
     ) -> Float[Array, " actions"]:
         """How much each action of the next state counts in the value bootstrapped from."""
         if self.config.target == "max":
-            return _one_hot(jnp.argmax(q_t).astype(jnp.int32), q_t)
+            return _one_hot(best_action(q_t), q_t)
         if self.config.target == "sarsa":
             return _one_hot(next_action, q_t)
         return epsilon_greedy_probabilities(q_t, self.epsilon(step))

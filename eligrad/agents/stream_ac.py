@@ -111,10 +111,7 @@ class StreamAC(PolicyAgent, StreamingAgent):
         del key
         c, critic = self.config, self._critic
         ended = transition.terminated | transition.truncated
-        # The barrier keeps the compiler from normalising again for each of the uses that follow.
-        normalizer, seen = jax.lax.optimization_barrier(
-            normalize_transition(state.normalizer, transition, c.gamma)
-        )
+        normalizer, seen = normalize_transition(state.normalizer, transition, c.gamma)
         discount = jnp.where(transition.terminated, 0.0, jnp.asarray(c.gamma, jnp.float32))
         observations = (state.observation, seen.next_observation)
         before, after = (critic.evaluate(state.w, each) for each in observations)

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from eligrad import normalize
+from eligrad._base import kernels
 from eligrad._base.array_checks import Number
-from eligrad._base.kernels import one_kernel
 from eligrad.agents.protocol import Transition
 from eligrad.rules import Traces
 
@@ -46,11 +46,13 @@ def normalize_transition(
     normalizer, transition = jax.tree.map(
         lambda x: jnp.ravel(x) if jnp.ndim(x) else x, (normalizer, transition)
     )
-    normalized = _normalize_flat(normalizer, transition, gamma)
+    given = kernels.apart((normalizer, transition, jnp.asarray(gamma, jnp.float32)))
+    # Else a compiler normalises again for each use of the results.
+    normalized = jax.lax.optimization_barrier(_normalize_flat(*given))
     return jax.tree.map(lambda x: x.reshape(shape) if jnp.ndim(x) else x, normalized)
 
 
-@one_kernel
+@kernels.one_kernel
 def _normalize_flat(
     normalizer: Normalizer, transition: Transition, gamma: Number
 ) -> tuple[Normalizer, NormalizedTransition]:
@@ -99,6 +101,22 @@ class Choice(NamedTuple):
     greedy: Bool[Array, ""]
 
 
+MOST_COMPARED = 32
+"""Actions: beyond this a loop finds the best one, which GPUs run as a kernel of its own."""
+
+
+def best_action(q: Float[Array, " actions"]) -> Int[Array, ""]:
+    """The first best action, as `argmax` has it; the first NaN, if there is one."""
+    if q.size > MOST_COMPARED:
+        return jnp.argmax(q).astype(jnp.int32)
+    best, value = jnp.zeros((), jnp.int32), q[0]
+    for action in range(1, q.size):
+        better = (q[action] > value) | (jnp.isnan(q[action]) & ~jnp.isnan(value))
+        best = jnp.where(better, jnp.int32(action), best)
+        value = jnp.where(better, q[action], value)
+    return best
+
+
 def epsilon_greedy(
     key: PRNGKeyArray, q: Float[Array, " actions"], epsilon: Float[Array, ""]
 ) -> Choice:
@@ -107,7 +125,7 @@ def epsilon_greedy(
     A random draw that happens to hit the best action is greedy.
     """
     explore, which = jax.random.uniform(key, (2,), jnp.float32)
-    best = jnp.argmax(q).astype(jnp.int32)
+    best = best_action(q)
     random = jnp.minimum((which * q.size).astype(jnp.int32), q.size - 1)
     action = jnp.where(explore < epsilon, random, best)
     return Choice(action, action == best)
@@ -117,5 +135,5 @@ def epsilon_greedy_probabilities(
     q: Float[Array, " actions"], epsilon: Float[Array, ""]
 ) -> Float[Array, " actions"]:
     """How likely `epsilon_greedy` is to take each action."""
-    best = jnp.arange(q.size, dtype=jnp.int32) == jnp.argmax(q).astype(jnp.int32)
+    best = jnp.arange(q.size, dtype=jnp.int32) == best_action(q)
     return epsilon / q.size + jnp.where(best, 1.0 - epsilon, 0.0)

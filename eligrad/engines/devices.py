@@ -77,7 +77,7 @@ def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
 
 _CONCURRENT: dict[str, str | bool] = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
 _GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"
-_OPTIONS: dict[str, list[dict[str, str | bool]]] = {
+OPTIONS: dict[str, list[dict[str, str | bool]]] = {
     # No copies of parameters that are overwritten anyway: a sixth of a step's time.
     "cpu": [{"xla_cpu_copy_insertion_use_region_analysis": True}],
     # Small kernels that do not wait for each other run at once, and the loop over steps is one CUDA
@@ -90,7 +90,7 @@ _OPTIONS: dict[str, list[dict[str, str | bool]]] = {
 @functools.cache
 def _compiler_options() -> dict[str, str | bool] | None:
     """The options that the compiler knows; with them the results are the same to the last bit."""
-    for options in _OPTIONS.get(jax.default_backend(), []):
+    for options in OPTIONS.get(jax.default_backend(), []):
         with contextlib.suppress(jax.errors.JaxRuntimeError):
             jax.jit(lambda: 0, compiler_options=options).lower().compile()
             return options

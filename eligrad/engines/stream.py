@@ -23,6 +23,10 @@ from eligrad.engines.episodes import Record, count_step
 from eligrad.engines.sharding import DeviceEngine, for_each_run, in_turn
 from eligrad.envs import core
 
+UNROLL = 2
+"""Steps in a round of an accelerator's loop. Two write the parameters from one place to another and
+back. A single one must end where it began: they are then copied, a quarter of a step's time."""
+
 
 class RunState(NamedTuple):
     """The whole state of one run: training continues from a saved one as if it never stopped.
@@ -182,9 +186,7 @@ class Runs(DeviceEngine):
         self, agents: Any, params: Any, state: RunState, steps: int
     ) -> tuple[RunState, Record]:
         alone = in_turn(self._shares.sharding)
-        # Two steps in a round write the parameters from one place to another and back. A single one
-        # must end where it began: an accelerator then copies them, a quarter of a step's time.
-        unroll = 1 if alone else 2
+        unroll = 1 if alone else UNROLL
 
         def of_one(agent: Any, params: Any, state: RunState) -> tuple[RunState, Record]:
             with for_one_run(on_cpu=alone):

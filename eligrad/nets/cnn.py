@@ -8,6 +8,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from eligrad._base.array_checks import Number
@@ -95,8 +96,10 @@ class CNN(eqx.Module):
         for window, convolution in zip(self.windows, self.convolutions, strict=True):
             windows = patches(features, size=window.size, stride=window.stride)
             filtered = convolution(windows)
-            # Flat, since a reduction over one axis is what GPU compilers fuse with its neighbours.
-            flat = jax.nn.leaky_relu(layer_norm(jnp.ravel(filtered)))
+            # Flat and kept in memory: of such an array's reductions, and what comes after them, GPU
+            # compilers make one kernel.
+            flat = lax.optimization_barrier(jnp.ravel(filtered))
+            flat = jax.nn.leaky_relu(layer_norm(flat))
             features = flat.reshape(filtered.shape)
         return jax.nn.leaky_relu(layer_norm(self.hidden(jnp.ravel(features))))
 

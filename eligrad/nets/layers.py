@@ -77,8 +77,16 @@ def layer_norm(x: Float[Array, "*features"], *, epsilon: float = 1e-5) -> Float[
     """
     if in_use():
         return _standardized(x, epsilon)
-    # Its reverse is the outer product's other factor, kept in memory like the first.
-    return _standardize(lax.optimization_barrier(x), epsilon=epsilon)[0]
+    return _standardize(_with_kept_gradient(x), epsilon=epsilon)[0]
+
+
+@jax.custom_jvp
+def _with_kept_gradient(x: Float[Array, "*features"]) -> Float[Array, "*features"]:
+    """`x`; its gradient, the outer product's other factor, is kept in memory like the first."""
+    return x
+
+
+_with_kept_gradient.defjvps(lambda tangent, _, x: lax.optimization_barrier(tangent))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))

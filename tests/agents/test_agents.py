@@ -19,7 +19,12 @@ from eligrad.agents import (
     default_network,
     from_equinox,
 )
-from eligrad.agents.streaming import epsilon_greedy, epsilon_greedy_probabilities
+from eligrad.agents.streaming import (
+    MOST_COMPARED,
+    best_action,
+    epsilon_greedy,
+    epsilon_greedy_probabilities,
+)
 from eligrad.envs.spaces import Box, Discrete
 from eligrad.nets import MLP, Affine, layer_norm, streaming_mlp
 from eligrad.optim import obgd
@@ -458,6 +463,18 @@ def test_exploration_stays_at_its_end_when_no_more_steps_are_counted(target):
     last, before = after_the_update_at(2**31 - 1), after_the_update_at(2**31 - 2)
     assert (last.step == 2**31 - 1).all()
     jax.tree.map(np.testing.assert_array_equal, last, before)
+
+
+@pytest.mark.parametrize("actions", [1, 2, 3, 18, MOST_COMPARED, MOST_COMPARED + 1])
+def test_the_best_action_is_that_of_argmax(actions):
+    rng = np.random.default_rng(actions)
+    rows = rng.integers(-2, 3, size=(200, actions)).astype(np.float32)  # many ties
+    rows[rng.random(rows.shape) < 0.05] = np.nan
+    rows[rng.random(rows.shape) < 0.05] = -np.inf
+    assert actions < 3 or np.isnan(rows).any(axis=1).any()
+    found = jax.jit(jax.vmap(best_action))(jnp.asarray(rows))
+    np.testing.assert_array_equal(found, np.argmax(rows, axis=1))
+    assert found.dtype == jnp.int32
 
 
 def test_ties_go_to_the_first_index():
