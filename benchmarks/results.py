@@ -456,6 +456,13 @@ LEVEL_WITH: tuple[Claim, ...] = (
 STAGE_TWO: tuple[Claim, ...] = (
     ("the chosen one > the paper's", "qrc-output", "qrc", (*GAMES, *SMALL), ("h/stage-2",)),
 )
+GRADIENT_PPO: tuple[Claim, ...] = tuple(
+    (f"the chosen one > {title}", "tdrc-output-two", variant, TASKS, ("gradient-ppo/stage-2",))
+    for title, variant in (
+        ("the same without h", "td-fresh-two"), ("as printed", "tdrc-fresh"), ("PPO", "ppo"),
+    )
+)  # fmt: skip
+"""The twelve comparisons of stage 2."""
 OTHERS = [env for env in SMALL if env not in SOLVED]
 VECTORS: tuple[Claim, ...] = (
     ("the chosen one > the paper's", "qrc-obgd", "qrc", OTHERS, ("vectors/stage-2",)),
@@ -612,6 +619,7 @@ BLOCKS: dict[str, Callable[[Table], str]] = {
     "gradient ppo, scores": scores_of_gradient_ppo,
     "gradient ppo, contrasts": contrasts_of_gradient_ppo,
     "gradient ppo, stage 2": lambda runs: finals(chosen(runs, "gradient-ppo/stage-2"), digits=0),
+    "gradient ppo, verdicts": lambda runs: verdicts(runs, GRADIENT_PPO, STUDIED),
     "study of h, games": lambda runs: finals_of_h(runs, GAMES, 1),
     "study of h, small environments": lambda runs: finals_of_h(runs, list(SMALL), 2),
     "study of h, scores": scores_of_h,
