@@ -9,6 +9,7 @@ The update of the auxiliary parameters `theta` is the same for all rules that ha
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple, get_args
@@ -376,7 +377,12 @@ def _combine(
     parts = ((of.z_w, z_w), (of_v, grad_v_tm1), (of_next, grad_v_t))
     used = [(factor, tree) for factor, tree in parts if factor is not None]
     factors, trees = zip(*used, strict=True)
-    return jax.tree.map(lambda *leaves: sum(map(operator.mul, factors, leaves)), *trees)
+
+    def of_leaves(*leaves: Array) -> Array:
+        # No sum that begins with 0: TD's update is δ z, to the last bit.
+        return functools.reduce(operator.add, map(operator.mul, factors, leaves))
+
+    return jax.tree.map(of_leaves, *trees)
 
 
 def _lambda_errors(

@@ -77,6 +77,11 @@ def gradient(params, observation, weights):
     return gradients
 
 
+def nearest_kink(params, observation):
+    """The smallest input of a leaky ReLU, whose derivative jumps at 0."""
+    return min(np.abs(norm(before)).min() for _, before in forward(params, observation)[1][:-1])
+
+
 def features(params, observation):
     """What the last layer is given."""
     return forward(params, observation)[1][-1][0].reshape(-1)
@@ -216,7 +221,7 @@ class Agent:
         self.observations.see(observation)
         self.x = self.observations.normalised(observation)
         self.step, self.planned = 0, None
-        self.smallest_gap = np.inf
+        self.smallest_gap, self.nearest_kink = np.inf, np.inf
         make = OPTIMIZERS[settings.optimizer]
         self.optimizer_w = make(settings.step_size, settings)
         self.optimizer_theta = make(settings.h_scale * settings.step_size, settings)
@@ -298,6 +303,9 @@ class Agent:
         """Values weighed by `taken` move on to the reward and next values weighed by `policy`."""
         s, discount = self.s, self.discount_next
         v = taken @ q_values(self.w, self.x)
+        self.nearest_kink = min(
+            self.nearest_kink, *(nearest_kink(self.w, x) for x in (self.x, x_next))
+        )
         grad_v = gradient(self.w, self.x, taken)
         self.delta = delta = r + discount * (policy @ q_values(self.w, x_next)) - v
         grad_next = gradient(self.w, x_next, policy)

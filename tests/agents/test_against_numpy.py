@@ -44,7 +44,7 @@ MINATAR_CNN = network(lambda key: MinAtarCNN((10, 10, 4), ACTIONS, sparsity=0.0,
 SMALL_MLP = network(lambda key: streaming_mlp(7, ACTIONS, hidden=(9, 8), sparsity=0.0, key=key))
 
 
-STEP_SIZES = {"sgd": 0.01, "adam": 1e-3, "obgd": 1.0, "adaptive-obgd": 1.0, "trace-adam": 0.01}
+STEP_SIZES = {"sgd": 0.01, "adam": 1e-3, "obgd": 1.0, "adaptive-obgd": 1.0, "trace-adam": 0.008}
 
 
 def settings(preset, **changes):
@@ -174,6 +174,8 @@ def assert_equal(config, net, recording):
     first, ours = run_library(config, net, recording)
     theirs, agent = run_reference(config, first, recording)
     assert agent.smallest_gap > 5e-6, "two actions tie in single precision: take another seed"
+    if net is SMALL_MLP:  # of whose few units each counts
+        assert agent.nearest_kink > 5e-6, "a unit is at its kink: take another step size"
     np.testing.assert_array_equal(ours.action, theirs.action)
     # Single precision: 6e-8 a rounding. Parameters are compared by how far they moved.
     errors = distance(ours, theirs, first)
