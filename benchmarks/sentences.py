@@ -60,6 +60,11 @@ def share(which: Table) -> str:
     return f"{int(which.sum()) or 'none'} of {len(which)}"
 
 
+def upper_mode(runs: Table) -> Table:
+    """Which runs on HalfCheetah end in the upper of the two modes of their returns."""
+    return runs[runs["env"] == "HalfCheetah-v4"]["final"] > 2300
+
+
 def of_all(share: str) -> str:
     """ "20 of 20" as "all of 20", and other shares as they are."""
     some, _, total = share.split()
@@ -117,6 +122,20 @@ def sentences(runs: Table) -> dict[str, list[str]]:
         each: short.above(each, "Freeway", 10)
         for each in ("qrc", "stream-q", "qrc-h0.1", "qrc-watkins")
     }
+    first_ppo = runs["study"].isin(("gradient-ppo/stage-1", "mujoco-1m")) & (runs["seed"] < 5)
+    two, eight, plain = (
+        share(upper_mode(runs[first_ppo & runs["variant"].isin(variants)]))
+        for variants in (
+            ("td-fresh-two", "tdrc-fresh-two", "tdrc-output-two"),
+            ("td-fresh", "tdrc-fresh", "tdrc-head", "tdrc-output", "tdrc-features"),
+            ("ppo",),
+        )
+    )
+    second_ppo = Runs(runs, "gradient-ppo/stage-2")
+    modes_2 = [
+        share(upper_mode(second_ppo.of(variant, "HalfCheetah-v4")))
+        for variant in ("tdrc-output-two", "ppo", "tdrc-fresh", "td-fresh-two")
+    ]
     return {
         "README.md": [
             f"{asterix} of its runs diverge on Asterix and {seaquest_q} on Seaquest",
@@ -156,6 +175,12 @@ def sentences(runs: Table) -> dict[str, list[str]]:
             f"{fresh.diverged('q-lambda-sparse', 'Seaquest')} runs of Q(λ) diverge on Seaquest, "
             f"{fresh.diverged('qrc', 'Seaquest').split()[0]} of QRC(λ)",
             f"there it solved {output[1]} seeds",
+        ],
+        "results/gradient-ppo/README.md": [
+            f"{two} runs with two sequences are in the upper one, {eight} with eight, {plain} of "
+            "PPO",
+            f"{modes_2[0].capitalize()} runs of the chosen variant is in HalfCheetah's upper mode, "
+            f"{modes_2[1]} of PPO, {modes_2[2]} as printed and {modes_2[3]} without h",
         ],
         "results/vectors/README.md": [
             f"the mean size of h is {sizes[0]} of the TD error's on CartPole, and {sizes[1]} on "
