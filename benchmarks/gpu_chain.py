@@ -1,6 +1,7 @@
 """How many GPU kernels a step of a streaming agent has, and how many wait for each other in turn.
 
     pip install jax-cuda13-plugin jax-cuda13-pjrt nvidia-cuda-nvcc nvidia-nvvm
+    export JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1  # there is no driver to ask
     python -m benchmarks.gpu_chain --agents 48 --games Breakout Seaquest
 
 With few agents a step takes as long as its longest chain of kernels, most of them small. This
