@@ -22,6 +22,8 @@ STEPS = {
     "Probe/OffPolicy-v0": 20_000,
 }
 ENVS = {learning.title(env): env for env in STEPS}
+SOLVED = {"CartPole-v1": 475.0, "Acrobot-v1": -130.0}
+"""From this final return on, a run has solved the environment."""
 AGENTS = [
     "qrc", "qrc-head", "qrc-output", "qrc-features-output", "qrc-obgd", "qrc-output-obgd",
     "qrc-features-output-obgd", "q-lambda", "stream-q",

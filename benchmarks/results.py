@@ -23,7 +23,8 @@ from scipy import stats
 
 from benchmarks import questions, sentences, step_sizes
 from benchmarks.classic_control import ENVS as SMALL
-from benchmarks.minatar_learning import GAMES
+from benchmarks.classic_control import SOLVED
+from benchmarks.minatar_learning import GAMES, LOST
 from benchmarks.mujoco_learning import TASKS
 from benchmarks.questions import LEVEL, ROOT, markdown
 from eligrad.agents import TITLES
@@ -95,10 +96,6 @@ LINES: dict[str, tuple[str, str]] = {
     "stream-ac": ("#E69F00", "-"),
     "gradient-ac": ("#D55E00", "-"),
 }
-LOST = {"Freeway": 1.0}
-"""Below this final return a run is lost: it got next to nothing for its last tenth."""
-SOLVED = {"CartPole-v1": 475.0, "Acrobot-v1": -130.0}
-"""From this final return on, a run has solved the environment."""
 
 
 # What the files hold.

@@ -13,15 +13,14 @@ from typing import Any
 
 from scipy import stats
 
+from benchmarks.classic_control import SOLVED
+from benchmarks.minatar_learning import LOST
 from benchmarks.questions import ROOT as RESULTS
 from eligrad._base.files import read_json
 
 Table = Any
 ROOT = Path(__file__).parent.parent
-LOST = 1.0
-"""Below this final return a seed of Freeway is lost."""
-SOLVED = {"CartPole-v1": 475.0, "Acrobot-v1": -130.0}
-TWO = ("CartPole-v1", "Acrobot-v1")
+TWO = tuple(SOLVED)
 
 
 class Runs:
@@ -39,7 +38,7 @@ class Runs:
         return share(mine["diverged"])
 
     def lost(self, variant: str) -> str:
-        return share(self.of(variant, "Freeway")["final"] < LOST)
+        return share(self.of(variant, "Freeway")["final"] < LOST["Freeway"])
 
     def above(self, variant: str, env: str, mark: float) -> int:
         return int((self.of(variant, env)["final"] > mark).sum())
@@ -83,7 +82,7 @@ def sentences(runs: Table) -> dict[str, list[str]]:
     last = -(-int(died["diverged_at"].max()) // 10_000) * 10_000
     without = five.diverged("q-lambda-sparse", "Asterix", "Seaquest")
     alive = five.of("qrc", "Freeway")["final"]
-    alive = alive[alive >= LOST]
+    alive = alive[alive >= LOST["Freeway"]]
     qc = five.of("qc", "Freeway")["final"]
     seaquest = [fresh.with_error(each, "Seaquest") for each in ("qrc-output", "qrc")]
     above = "above" if alive.min() > five.of("stream-q", "Freeway")["final"].max() else "not above"
