@@ -167,3 +167,18 @@ def test_toy_text_from_the_command_line(tmp_path, capsys, quickest_compilation):
     assert RunFolder(run).tables().episodes.equals(straight.episodes)
     assert evaluate.main([str(run), "--episodes", "2", "--max-steps", "100"]) == 0
     assert "QRC(λ) on FrozenLake-v1: return of an episode after 120" in capsys.readouterr().out
+
+
+def test_bounds_in_float64_accept_what_float32_rounds_outwards():
+    """float32(0.1) is above 0.1; the environment gets an action within its own bounds."""
+    actions = spaces.Box(-0.1, 0.1, (2,), np.float64)
+    env = Sampler(spaces.Box(-1, 1, (2,)), actions)
+    copies = GymnasiumEnvironment(lambda: env).open(1)
+    copies.reset([0])
+    copies.step(np.array([[-0.1, 0.1]], np.float32))  # Sampler asks whether it contains them
+    assert env.taken[-1].dtype == np.float64
+    np.testing.assert_array_equal(env.taken[-1], [-0.1, 0.1])
+    with pytest.raises(ValueError, match="out of range"):
+        copies.step(np.array([[0.0, 0.1001]], np.float32))
+    with pytest.raises(ValueError, match="out of range"):
+        copies.step(np.array([[0.0, np.float32(0.1)]], np.float64))

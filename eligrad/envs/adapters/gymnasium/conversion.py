@@ -72,7 +72,10 @@ class ActionChecker:
                 f"actions of shape {array.shape} for {self._name}; expected {self._shape}: "
                 f"one action of shape {self._space.shape} for each copy"
             )
-        inside = (array >= self._low) & (array <= self._high)  # false where not a number
+        low, high = self._low, self._high
+        if self._kinds == "f":  # agents compute in float32, where a bound may be rounded outwards
+            low, high = (bound.astype(array.dtype, copy=False) for bound in (low, high))
+        inside = (array >= low) & (array <= high)  # false where not a number
         if np.count_nonzero(inside) != inside.size:
             copy = int(np.argmin(inside.reshape(len(array), -1).all(axis=1)))
             raise ValueError(
@@ -80,7 +83,9 @@ class ActionChecker:
                 f"accepted: {self._accepted}"
             )
         if self._kinds == "f":
-            return array.astype(self._space.dtype, copy=False)
+            if array.dtype == self._low.dtype:
+                return array
+            return np.clip(array.astype(self._low.dtype), self._low, self._high)
         return array.astype(np.int64) + self._start if self._shifted else array
 
     @property
