@@ -26,8 +26,8 @@ def step_failed(
     if np.issubdtype(action.dtype, np.floating) and not np.isfinite(action).all():
         return Diverged(
             f"the policy returns the action {action[~np.isfinite(action).all(axis=-1)][0]} in "
-            f"{env.name!r} at step {step:,}: it has diverged (a smaller actor_step_size, or a "
-            "max_gradient_norm, may prevent that)"
+            f"{env.name!r} at step {step:,}: it has diverged (a smaller actor_step_size "
+            "may prevent that)"
         )
     if isinstance(error, MemoryError):
         return _out_of_memory(error, f"at step {step:,} of {env.name!r}")

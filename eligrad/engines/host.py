@@ -7,6 +7,7 @@ JAX. A step of all runs is one step of the environments and one dispatch of the 
 from __future__ import annotations
 
 import functools
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -39,7 +40,55 @@ class HostState(NamedTuple):
     """Empty if their state cannot be read."""
 
 
-class HostRuns(HostEngine):
+class LockstepEngine(HostEngine):
+    """Base of the engines that step the environments of all runs together."""
+
+    count: int
+    env: HostEnvironment
+    agents: Any
+
+    @abstractmethod
+    def _reset(self, env_seeds: np.ndarray) -> np.ndarray:
+        """Starts new episodes in all environments, and returns their first observations."""
+
+    def _step(self, action: np.ndarray, step: int) -> HostTransition:
+        """Steps the environments; an error says in which step.
+
+        A policy that has diverged returns actions that are not finite, which simulators refuse.
+        While other runs are finite, it sends another action instead; its metrics show the
+        divergence.
+        """
+        try:
+            try:
+                return self._copies.step(action)
+            except ValueError:
+                lost = ~np.isfinite(action).reshape(self.count, -1).all(axis=1)
+                if not lost.any() or lost.all():
+                    raise
+                space: Any = self.env.action_space
+                idle = np.clip(np.nan_to_num(action, nan=0.0), space.low, space.high)
+                return self._copies.step(idle)
+        except (Exception, SystemExit) as error:
+            raise step_failed(error, self.env, action, step) from error
+
+    def interrupt(self, env_seeds: np.ndarray) -> None:
+        """Starts new episodes in new simulators; unfinished ones count as truncated."""
+        observation = jnp.asarray(self.reset(env_seeds))
+        agent = jax.jit(for_each_run(lambda agent, *rest: agent.interrupt(*rest), here()))(
+            self.agents, self._state.agent, observation
+        )
+        self._state = self._state._replace(agent=agent)
+
+    def reset(self, env_seeds: np.ndarray) -> np.ndarray:
+        """Starts new episodes, and returns their first observations; agents stay as they are."""
+        self._state = self._state._replace(
+            episode_return=np.zeros_like(self._state.episode_return),
+            episode_length=np.zeros_like(self._state.episode_length),
+        )
+        return self._reset(env_seeds)
+
+
+class HostRuns(LockstepEngine):
     """Many runs of one agent in copies of one environment, advanced together.
 
     Args:
@@ -61,7 +110,7 @@ class HostRuns(HostEngine):
         self.agents = spread(agents, self.count)
         self.env = env
         self._copies = Simulators(env.open(self.count))
-        observation = self._copies.reset([int(seed) for seed in env_seeds])
+        observation = self._reset(env_seeds)
         self._keys: KeyBlocks | None = None
         runs = here()
         self._state = first_state(self.agents, agent_seeds, observation, (self.count,))
@@ -133,27 +182,7 @@ class HostRuns(HostEngine):
         packed, answers = zip(*(self._kernel(*run) for run in runs), strict=True)
         return packed, np.stack([np.asarray(answer) for answer in answers])
 
-    def _step(self, action: np.ndarray, step: int) -> HostTransition:
-        """Steps the environments; an error says in which step."""
-        try:
-            return self._copies.step(action)
-        except (Exception, SystemExit) as error:
-            raise step_failed(error, self.env, action, step) from error
-
-    def interrupt(self, env_seeds: np.ndarray) -> None:
-        """Starts new episodes in new simulators; unfinished ones count as truncated."""
-        observation = jnp.asarray(self.reset(env_seeds))
-        agent = jax.jit(jax.vmap(lambda agent, state, obs: agent.interrupt(state, obs)))(
-            self.agents, self._state.agent, observation
-        )
-        self._state = self._state._replace(agent=agent)
-
-    def reset(self, env_seeds: np.ndarray) -> np.ndarray:
-        """Starts new episodes, and returns their first observations; agents stay as they are."""
-        self._state = self._state._replace(
-            episode_return=np.zeros_like(self._state.episode_return),
-            episode_length=np.zeros_like(self._state.episode_length),
-        )
+    def _reset(self, env_seeds: np.ndarray) -> np.ndarray:
         return self._copies.reset([int(seed) for seed in env_seeds])
 
 

@@ -18,17 +18,16 @@ from jaxtyping import Array, PRNGKeyArray
 from eligrad.agents.protocol import Rollout, RolloutAgent
 from eligrad.engines.devices import jit
 from eligrad.engines.episodes import Record, count_steps
-from eligrad.engines.faults import step_failed
-from eligrad.engines.host import first_state
+from eligrad.engines.host import LockstepEngine, first_state
 from eligrad.engines.host_normalizer import HostNormalizer
 from eligrad.engines.numpy_program import Untranslatable, translate
 from eligrad.engines.rollout import rollout_keys
 from eligrad.engines.sharding import for_each_run, here, spread
-from eligrad.engines.simulators import HostEngine, Simulators
-from eligrad.envs.host import HostEnvironment, HostTransition
+from eligrad.engines.simulators import Simulators
+from eligrad.envs.host import HostEnvironment
 
 
-class HostRollouts(HostEngine):
+class HostRollouts(LockstepEngine):
     """Many runs of one agent in copies of one environment, a rollout at a time.
 
     Args:
@@ -115,12 +114,14 @@ class HostRollouts(HostEngine):
         led_elsewhere = {}
         reward = np.empty((self._time, self.count * self._envs))
         terminated, truncated = np.empty((2, *reward.shape), bool)
-        actions = []
+        actions, before = [], int(self._state.step[0])
         with np.errstate(all="ignore"):  # NaN is found at the end
             for t in range(self._time):
                 action, sent = policy(normalizer.observations(rows[t]), noise[:, t])
                 actions.append(action)
-                reached = self._step(sent.reshape(-1, *sent.shape[2:]), t)
+                reached = self._step(
+                    sent.reshape(-1, *sent.shape[2:]), before + self._envs * (t + 1)
+                )
                 following = normalizer.normalize(reached, rows[t + 1])
                 if following is not None:
                     led_elsewhere[t] = following
@@ -152,27 +153,6 @@ class HostRollouts(HostEngine):
         """[time, copies] as [runs, time, envs]."""
         return _runs_first(numbers.reshape(self._time, self.count, self._envs))
 
-    def _step(self, action: np.ndarray, time: int) -> HostTransition:
-        """Steps the environments; an error says in which step.
-
-        A policy that has diverged returns actions that are not finite, which simulators refuse.
-        While other runs are finite, it sends another action instead; its metrics show the
-        divergence.
-        """
-        try:
-            try:
-                return self._copies.step(action)
-            except ValueError:
-                lost = ~np.isfinite(action).reshape(self.count, -1).all(axis=1)
-                if not lost.any() or lost.all():
-                    raise
-                space: Any = self.env.action_space
-                idle = np.clip(np.nan_to_num(action, nan=0.0), space.low, space.high)
-                return self._copies.step(idle)
-        except (Exception, SystemExit) as error:
-            step = int(self._state.step[0]) + self._envs * (time + 1)
-            raise step_failed(error, self.env, action, step) from error
-
     def _count(self, collected: Collected, agent: Any) -> Record:
         """Takes the runs to the end of a rollout; returns the episodes in it."""
         state, copies = self._state, (self.count, self._envs)
@@ -196,18 +176,6 @@ class HostRollouts(HostEngine):
             for each in (collected.ended, *episodes)
         )
         return Record(*by_run, metrics={})
-
-    def interrupt(self, env_seeds: np.ndarray) -> None:
-        """Starts new episodes in new simulators; unfinished ones count as truncated."""
-        observation = jnp.asarray(self._reset(env_seeds))
-        agent = jax.jit(for_each_run(lambda agent, *rest: agent.interrupt(*rest), here()))(
-            self.agents, self._state.agent, observation
-        )
-        self._state = self._state._replace(
-            agent=agent,
-            episode_return=np.zeros_like(self._state.episode_return),
-            episode_length=np.zeros_like(self._state.episode_length),
-        )
 
 
 class Collected(NamedTuple):
