@@ -99,8 +99,7 @@ def _begin(command: Train, folder: Path) -> None:
     else:
         options = read_options(command.config)
         settings = options.pop("settings")
-        if command.steps != Train.steps or "steps" not in options:
-            options["steps"] = command.steps
+        options["steps"] = command.steps
         options = {k: v for k, v in options.items() if k not in ("agent", "env")}
     steps = whole_number("steps", options["steps"])
     rollout = int(settings.get("rollout", rollout_of(command.settings)))

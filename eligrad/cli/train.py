@@ -20,7 +20,7 @@ from eligrad.agents.registry import EXPLORATION_FRACTION
 from eligrad.cli import messages
 from eligrad.cli.modules import Modules, import_typed
 from eligrad.envs.names import check_name
-from eligrad.runs.plan import plan_in_file, read_options
+from eligrad.runs.plan import each_seed, plan_in_file, read_options
 
 
 def _count(name: str) -> PrimitiveConstructorSpec[int]:
@@ -206,8 +206,13 @@ def _parse_resume(arguments: list[str], run: Path) -> Train:
 
 def _parse_config(arguments: list[str], path: Path) -> Train:
     options = read_options(path)
-    named = {name: options[name] for name in ("agent", "env")}
-    default = _defaults(options["agent"], **named, config=path)
+    of_file = {name: options[name] for name in ("agent", "env")}
+    if "steps" in options:
+        of_file["steps"] = whole_number("steps", options["steps"])
+    if "seeds" in options:
+        seeds = each_seed(options["seeds"])
+        of_file |= {"seeds": len(seeds), "seed": seeds[0]}
+    default = _defaults(options["agent"], **of_file, config=path)
     command = _cli(arguments, default)
     given, without = (_flat(each) for each in (command, default))
     for name in given:

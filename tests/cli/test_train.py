@@ -266,3 +266,22 @@ def test_one_streaming_agent_in_gymnasium_runs_in_the_calling_thread(
     monkeypatch.setattr(start, "calling_thread", lambda: called.append(True))
     assert cli_train.main([*arguments, "--no-cache", "--out", str(tmp_path / "run")]) == 0
     assert called == [True] * alone
+
+
+def test_typed_steps_come_before_those_of_a_file(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text(BOTH + "steps = 5e6\nseeds = [4]\n")
+    assert cli_train.parse(["--config", str(file)]).steps == 5_000_000
+    typed = cli_train.parse(["--config", str(file), "--steps", "1e6"])  # the default without a file
+    assert (typed.steps, typed.seeds, typed.seed) == (1_000_000, 1, 4)
+    with pytest.raises(ValueError, match="seeds is 3, and --config is given"):
+        cli_train.parse(["--config", str(file), "--seeds", "3"])
+
+
+@pytest.mark.usefixtures("quickest_programs")
+def test_a_run_from_a_file_has_the_typed_steps(tmp_path):
+    file, run = tmp_path / "run.toml", tmp_path / "run"
+    file.write_text(BOTH + "steps = 40\nseeds = 1\n")
+    typed = ["--config", str(file), "--steps", "20", "--out", str(run), "--no-progress"]
+    assert cli_train.main(typed) == 0
+    assert RunFolder(run).config["plan"]["steps"] == 20
