@@ -94,6 +94,13 @@ def register(
     """
     if name in AGENTS:
         raise ValueError(f"the agent {name!r} is registered already; choose another name")
+    for setting, value in vars(config).items():
+        if np.ndim(value):
+            raise ValueError(
+                f"the setting {setting} of {name!r} is {value}; a number, a word or a truth value "
+                "is accepted, since a list gives each run its own (sizes of layers are the "
+                "network's: pass one as `network`)"
+            )
     AGENTS[name] = Entry(name, title, config, build, vectors)
     PRESETS[name], TITLES[name] = config, title
 
@@ -174,18 +181,27 @@ def make_settings(
                 raise UnknownName(
                     f"setting of {name}", setting, others, names_here(setting, others)
                 )
-            if np.ndim(value) and (setting in static or len(value) != runs):
-                raise ValueError(
-                    f"{setting} is {value}; one value is accepted, or for a number a list with one "
-                    f"for each of the {runs} runs"
-                )
-            sound[setting] = np.asarray(value) if np.ndim(value) else value
+            if np.ndim(value):
+                value = _for_each_run(setting, value, 0 if setting in static else runs)
+            sound[setting] = value
     if explores and steps is not None:
         share = EXPLORATION_FRACTION if fraction is None else fraction
+        if np.ndim(share):
+            share = _for_each_run("exploration_fraction", share, runs)
         sound = {"exploration_steps": share * steps} | sound
     _check_values(default, sound, mistakes)
     mistakes.report()
     return dataclasses.replace(default, **sound)
+
+
+def _for_each_run(setting: str, values: Any, runs: int) -> np.ndarray:
+    """The values of a setting as an array, if there is one for each run."""
+    if len(values) != runs:
+        raise ValueError(
+            f"{setting} is {values}; one value is accepted, or for a number a list with one for "
+            "each run"
+        )
+    return np.asarray(values)
 
 
 def _check_values(default: Any, changes: Mapping[str, Any], mistakes: Mistakes) -> None:
@@ -257,7 +273,9 @@ def of_runs(config: Any, runs: int | Sequence[int]) -> Any:
 
 def per_run(config: Any) -> dict[str, np.ndarray]:
     """The settings in which runs differ, [runs]."""
-    return {name: value for name, value in vars(config).items() if np.ndim(value)}
+    static = static_settings(config)
+    varying = {k: v for k, v in vars(config).items() if k not in static and np.ndim(v)}
+    return {name: np.asarray(values) for name, values in varying.items()}
 
 
 _Q = "eligrad.agents.q_lambda:make_q_lambda"

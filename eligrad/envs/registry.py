@@ -140,7 +140,14 @@ def change_params(env: Environment | HostEnvironment, changes: dict[str, Any]) -
     for name, value in changes.items():
         if name not in named:
             raise UnknownName(f"parameter of {env.name}", name, named)
-        named[name] = np.asarray(value, np.asarray(named[name]).dtype).tolist()
+        default = np.asarray(named[name])
+        changed = np.asarray(value, default.dtype)
+        if default.dtype.kind != "f" and not np.array_equal(changed, np.asarray(value)):
+            kind = "True or False" if default.dtype.kind == "b" else "a whole number"
+            raise ValueError(
+                f"{name} of env_params is {value}; {kind} is accepted, like its default, {default}"
+            )
+        named[name] = changed.tolist()
     params = jax.tree.unflatten(structure, list(named.values()))
     _check_observations(env, params)
     return params

@@ -85,8 +85,10 @@ class Plan:
 
     def _runs(self) -> list[tuple[Any, ...]]:
         """For each run its seed, and its values of the settings in which runs differ."""
-        settings = self.settings if isinstance(self.settings, dict) else vars(self.settings)
-        each = [np.asarray(value).tolist() for value in settings.values() if np.ndim(value)]
+        if isinstance(self.settings, dict):
+            each = [v for v in self.settings.values() if np.ndim(v) and len(v) == len(self.seeds)]
+        else:
+            each = [v.tolist() for v in registry.per_run(self.settings).values()]
         return list(zip(self.seeds, *each, strict=True))
 
     def to_json(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 from eligrad import analysis, api, cli
 from eligrad.agents.registry import AGENTS as AGENTS_BY_NAME
-from eligrad.agents.registry import build, get
+from eligrad.agents.registry import build, get, register
 from eligrad.analysis.report import write_report
 from eligrad.engines import Online
 from eligrad.envs import make
@@ -152,3 +153,11 @@ def test_a_module_of_ones_own_brings_its_agent(tmp_path):
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     assert (tmp_path / "run" / "summary.json").exists()
+
+
+def test_a_setting_that_is_a_list_is_refused():
+    """A list of settings gives each run its own."""
+    config = dataclasses.replace(get("mean-policy").config, rollout=(8, 8))
+    with pytest.raises(ValueError, match=r"the setting rollout of 'lists' is \(8, 8\); a number"):
+        register("lists", title="L", config=config, build=build)
+    assert "lists" not in AGENTS_BY_NAME

@@ -13,7 +13,7 @@ from eligrad.agents import QLambda
 from eligrad.engines import EnvironmentFault
 from eligrad.envs.core import Step
 from eligrad.runs.checkpoint import read_header
-from eligrad.training import train
+from eligrad.training import prepare, train
 from tests.engines import tiny
 
 pytestmark = pytest.mark.usefixtures("quickest_compilation")
@@ -69,6 +69,24 @@ def test_a_diverging_run_leaves_its_neighbours_alone():
         assert mixed.summary["seeds"][seed]["diverged_step"] is None
 
 
+def test_a_diverging_policy_in_gymnasium_leaves_its_neighbours_alone():
+    """The simulator refuses its actions; the other runs go on as if they were alone."""
+
+    def run(step_sizes):
+        settings = {"actor_step_size": step_sizes, "actor_kappa": [3.0, 1e-30, 3.0]}
+        return train("stream-ac", "Pendulum-v1", steps=250, seeds=3, chunk=50, **settings)
+
+    mixed, sound = run([1.0, 1e38, 1.0]), run([1.0, 1e-30, 1.0])
+    assert mixed.summary["diverged"] == 1
+    assert mixed.summary["seeds"][1]["diverged_step"] is not None
+    for seed in (0, 2):
+        ours, theirs = (
+            r.episodes.filter(np.asarray(r.episodes["seed"]) == seed) for r in (mixed, sound)
+        )
+        assert ours.num_rows
+        assert ours.equals(theirs)
+
+
 class Grows(tiny.Breaks):
     """Its observations are longer after the first."""
 
@@ -107,6 +125,14 @@ def small(agent="qrc", env="Probe/Trace-v0", **options):
             "max_episode_steps is 3, but .* exists already",
         ),
         (
+            lambda: small(env="MinAtar/Breakout-v1", env_params={"ramping": 0.3}),
+            "ramping of env_params is 0.3; True or False is accepted, like its default, True",
+        ),
+        (
+            lambda: small(exploration_fraction=[0.1, 0.2]),
+            r"exploration_fraction is \[0.1, 0.2\]; one value is accepted, or",
+        ),
+        (
             lambda: small(env="MinAtar/Breakout-v1", env_params={"sticky": 0.0}),
             "unknown parameter of .* 'sticky'; did you mean 'sticky_probability'",
         ),
@@ -122,3 +148,8 @@ def test_a_folder_in_use_is_refused(tmp_path):
     with pytest.raises(FileExistsError, match="exists already; choose another folder"):
         small(out=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_fraction_for_each_run_gives_each_its_own_exploration():
+    plan = prepare("qrc", "Probe/Trace-v0", steps=50, seeds=2, exploration_fraction=[0.1, 0.2]).plan
+    np.testing.assert_allclose(plan.settings.exploration_steps, [5.0, 10.0])
