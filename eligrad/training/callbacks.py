@@ -9,6 +9,7 @@ def norm_of_weights(session):  # a metric of your own, one number or one for eac
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
 
 import numpy as np
@@ -28,13 +29,20 @@ class StopAtReturn:
 
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold
+        self._recent: list[deque[float]] = []
+        self._seen: tuple[Session | None, int] = (None, 0)
 
     def __call__(self, session: Session) -> bool:
         """Returns whether training continues."""
-        episodes = session.tables().episodes
-        run, returns = np.asarray(episodes["run"]), np.asarray(episodes["return"])
-        recent = [returns[run == one][-RECENT:] for one in range(session.engine.count)]
-        reached = (len(r) == RECENT and r.mean() >= self.threshold for r in recent)
+        tables = session.unsaved[-1]
+        if self._seen != (session, session.chunks - 1):  # chunks that were not seen came before
+            tables = session.tables()
+            self._recent = [deque(maxlen=RECENT) for _ in range(session.engine.count)]
+        self._seen = (session, session.chunks)
+        run, returns = (np.asarray(tables.episodes[name]) for name in ("run", "return"))
+        for place, recent in enumerate(self._recent):
+            recent.extend(returns[run == place][-RECENT:])
+        reached = (len(r) == RECENT and np.mean(r) >= self.threshold for r in self._recent)
         return not all(reached)
 
 
@@ -43,7 +51,7 @@ class EvaluateEvery:
 
     The mean return of each run becomes the metric `evaluation_return`. `history` has a pair for
     each time: the step, and returns of shape [runs, episodes]. With `keep_best` all runs are saved
-    there when their mean return is the highest so far.
+    there when their mean return is the highest so far; a run that is continued remembers it.
     """
 
     def __init__(
@@ -53,6 +61,7 @@ class EvaluateEvery:
         self.keep_best = None if keep_best is None else Path(keep_best)
         self.history: list[tuple[int, np.ndarray]] = []
         self._due = self.steps
+        self._best: float | None = None
 
     def __call__(self, session: Session) -> dict[str, np.ndarray]:
         """Evaluates where it is time for it."""
@@ -64,8 +73,21 @@ class EvaluateEvery:
         returns = evaluate(
             session.agent, session.env, agents, episodes=self.episodes, params=params
         )
-        best = max((r.mean() for _, r in self.history), default=-np.inf)
         self.history.append((session.step, returns))
-        if self.keep_best is not None and returns.mean() > best:
-            saved.save(session, self.keep_best)
+        if self.keep_best is not None:
+            if self._best is None:
+                self._best = _best_evaluation(session) if self.keep_best.exists() else -np.inf
+            if returns.mean() > self._best:
+                self._best = returns.mean()
+                saved.save(session, self.keep_best)
         return {"evaluation_return": returns.mean(axis=1)}
+
+
+def _best_evaluation(session: Session) -> float:
+    """The highest mean return of the run's evaluations so far."""
+    chunks = session.tables().chunks
+    if "evaluation_return" not in chunks.column_names:
+        return -np.inf
+    means = chunks.group_by("step").aggregate([("evaluation_return", "mean")])
+    known = means["evaluation_return_mean"].drop_null().to_pylist()
+    return max(known, default=-np.inf)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from eligrad._base.checks import whole_number
 from eligrad.agents.protocol import Agent
@@ -56,19 +57,37 @@ def evaluate(
     runs = len(jax.tree.leaves(states)[0])
     agents = spread(agent, runs)
     if isinstance(env, HostEnvironment):
-        choose_all = jax.jit(jax.vmap(functools.partial(choose, greedy=greedy)))
+        choose_all = _choose_greedily if greedy else _choose_as_in_training
         with contextlib.closing(HostEpisodes(env, runs, seed)) as playing:
             act = functools.partial(choose_all, agents, states)
             return _warned(*_count(act, playing, runs, episodes, max_steps), max_steps)
-    params = env.default_params() if params is None else params
+    params = jax.tree.map(jnp.asarray, env.default_params() if params is None else params)
     keys = jax.random.split(jax.random.key(seed), episodes)
-
-    def returns(run: tuple[Agent, Any]) -> tuple[Array, Array]:
-        one = functools.partial(_episode, run[0], env, params, greedy, max_steps, run[1])
-        return jax.vmap(one)(keys)
-
-    total, ended = jax.jit(functools.partial(jax.lax.map, returns))((agents, states))
+    make = _kept_program if isinstance(env, Hashable) else _program
+    total, ended = make(env, greedy, max_steps)(agents, states, params, keys)
     return _warned(np.asarray(total), np.asarray(ended), max_steps)
+
+
+def _program(
+    env: Environment, greedy: bool, max_steps: int
+) -> Callable[..., tuple[Float[Array, "runs episodes"], Bool[Array, "runs episodes"]]]:
+    """The compiled program that plays episodes of all runs."""
+
+    def play_all(agents: Agent, states: Any, params: Any, keys: Shaped[Array, " episodes"]) -> Any:
+        def of_run(run: tuple[Agent, Any]) -> tuple[Array, Array]:
+            one = functools.partial(_episode, run[0], env, params, greedy, max_steps, run[1])
+            return jax.vmap(one)(keys)
+
+        return jax.lax.map(of_run, (agents, states))
+
+    return jax.jit(play_all)
+
+
+_kept_program = functools.lru_cache(maxsize=16)(_program)
+"""Evaluations in the course of a training are one program, compiled once."""
+_choose_greedily, _choose_as_in_training = (
+    jax.jit(jax.vmap(functools.partial(choose, greedy=greedy))) for greedy in (True, False)
+)
 
 
 def _warned(

@@ -87,7 +87,7 @@ class Session:
         self.clock = time.perf_counter()
         self.engine = engine
         self.restored = False
-        self.chunks, self.startup_seconds = 0, 0.0
+        self.chunks, self.startup_seconds, self._compiled = 0, 0.0, 0.0
         self.step, self.saved_step = 0, 0
         self.columns: dict[str, np.ndarray] = {}
         self.saved, self.unsaved = list[Tables](), list[Tables]()
@@ -99,6 +99,8 @@ class Session:
 
     def run(self) -> Result:
         """Trains to the end of the plan, or until a signal or a callback says so."""
+        if self.chunks:  # a later call does not count the time since the one before
+            self._start_clock()
         # Before the first file is written: after every signal the message names the run.
         locked = contextlib.nullcontext() if self.folder is None else self.folder.locked()
         with Interruption() as interruption, locked:
@@ -170,9 +172,10 @@ class Session:
         """One chunk; chunks end at the same steps however often a run was stopped."""
         begun_at = self.step
         steps = min(self.plan.chunk - begun_at % self.plan.chunk, self.plan.steps - begun_at)
-        # Until the first chunk begins, an engine and a folder are made.
-        startup = 0.0 if self.chunks else time.perf_counter() - self.clock
-        compiled = compile_seconds()
+        startup = 0.0
+        if not self.chunks:  # until now, an engine and a folder were made
+            startup = time.perf_counter() - self.clock
+            self._compiled = compile_seconds()
         try:
             record = self.engine.advance(steps)
             _wait(record)
@@ -183,10 +186,9 @@ class Session:
             return_freed_memory()
         self.chunks += 1
         self.step += steps
-        # All time is some chunk's: that of making the engine, too, and of writing files.
-        self.clock, before = time.perf_counter(), self.clock
-        seconds = self.clock - before
-        startup += compile_seconds() - compiled
+        # All time is some chunk's: that of making the engine, too, of callbacks and writing files.
+        seconds, compiling = self._start_clock()
+        startup += compiling
         self.startup_seconds += startup
         # In one layout, whatever the engine: the order of a sum decides its last bit.
         metrics = {name: np.ascontiguousarray(values) for name, values in record.metrics.items()}
@@ -199,6 +201,13 @@ class Session:
         self.unsaved.append(tables)
         shown = {name: float(np.mean(columns[name])) for name in self.agent.progress_metrics}
         bar.advance(steps, tables, shown)
+
+    def _start_clock(self) -> tuple[float, float]:
+        """Returns the seconds since the last call, and those of them spent on compiling."""
+        (self.clock, self._compiled), before = (
+            (time.perf_counter(), compile_seconds()), (self.clock, self._compiled)
+        )  # fmt: skip
+        return self.clock - before[0], self._compiled - before[1]
 
     def _call_back(self) -> bool:
         """Calls all callbacks and keeps their metrics; returns whether training continues."""

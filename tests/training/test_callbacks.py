@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from eligrad.analysis import load_chunks
 from eligrad.analysis.report import write_report
 from eligrad.cli import watch
 from eligrad.runs.folder import RunFolder
-from eligrad.training import resume, train
+from eligrad.training import callbacks, resume, saved, train
 from eligrad.training.callbacks import EvaluateEvery
 from eligrad.training.loggers import scalars
 
@@ -76,3 +78,50 @@ def test_metrics_that_cannot_be_are_refused_and_lose_nothing(tmp_path, metrics, 
         train("qrc", TRACE, steps=40, callbacks=[late], **options)
     assert set(RunFolder(tmp_path / "run").tables().chunks["step"].to_pylist()) == {10, 20}
     assert resume(tmp_path / "run").summary["finished"]
+
+
+def test_the_speed_leaves_out_what_callbacks_compile():
+    def compiles(session):
+        jax.jit(lambda x: sum(jnp.sin(x + i) for i in range(200)))(jnp.zeros(session.step))
+
+    chunks = train("qrc", TRACE, steps=60, seeds=1, chunk=10, callbacks=[compiles]).chunks
+    rows = chunks.to_pandas().iloc[1:]
+    # The time of the compiler is in the seconds, and not in the speed.
+    assert (rows["steps_per_second"] * rows["seconds"] > 20).all()
+
+
+def test_the_best_of_a_continued_run_is_kept(tmp_path, monkeypatch):
+    best, options = tmp_path / "best.npz", {"seeds": 1, "chunk": 10}
+    means = iter([10.0, 1.0, 12.0])
+    monkeypatch.setattr(
+        callbacks, "evaluate", lambda *_, episodes, params: np.full((1, episodes), next(means))
+    )
+
+    def every():
+        return EvaluateEvery(10, episodes=2, keep_best=best)
+
+    train("qrc", TRACE, steps=10, out=tmp_path / "run", callbacks=[every()], **options)
+    first = best.read_bytes()
+    resume(tmp_path / "run", steps=20, callbacks=[every()])
+    assert best.read_bytes() == first
+    resume(tmp_path / "run", steps=30, callbacks=[every()])
+    assert saved.read_plan(best).steps == 30
+
+
+def test_stop_at_return_counts_the_recent_episodes_of_every_run():
+    """Compared with all episodes so far, also after chunks not seen, and in another run."""
+    stop = callbacks.StopAtReturn(0.9)
+
+    def compare(session):
+        if 150 < session.step <= 200:
+            return
+        episodes = session.tables().episodes.to_pandas()
+        recent = [episodes[episodes["run"] == run]["return"].tail(20) for run in range(2)]
+        reached = all(len(each) == 20 and each.mean() >= 0.9 for each in recent)
+        answers.append(reached)
+        assert stop(session) is not reached
+
+    for seeds in ([0, 1], [2, 3]):
+        answers: list[bool] = []
+        train("qrc", TRACE, steps=1500, seeds=seeds, chunk=25, callbacks=[compare])
+        assert set(answers) == {True, False}

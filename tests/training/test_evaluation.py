@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from eligrad.engines.devices import compile_seconds
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box, Discrete
@@ -97,3 +98,31 @@ def test_an_endless_episode_in_jax_is_left_too():
     np.testing.assert_array_equal(returns, [[7.0, 7.0]])
     # Warnings are errors here: an episode that ends with the last step that is allowed is whole.
     np.testing.assert_array_equal(play(Job(), max_steps=2), [[2.0, 2.0]])
+
+
+def test_evaluations_of_one_training_compile_once():
+    env, agent, compiled = Job(), tiny.agent(2), []
+    state = train(agent, env, steps=4, seeds=2).state.agent
+
+    def play(seed, **options):
+        before = compile_seconds()
+        returns = evaluation.evaluate(agent, env, state, episodes=2, seed=seed, **options)
+        compiled.append(compile_seconds() - before)
+        return returns
+
+    np.testing.assert_array_equal(play(0), np.full((2, 2), 2.0))
+    np.testing.assert_array_equal(play(1), np.full((2, 2), 2.0))
+    np.testing.assert_array_equal(play(1, params=Terms(3.0)), np.full((2, 2), 6.0))
+    assert compiled[0] > 0
+    assert compiled[1:] == [0, 0]
+    play(0, greedy=False)
+    assert compiled[-1] > 0
+
+
+def test_an_environment_without_a_hash_is_evaluated():
+    class Equal(Job):
+        __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    agent = tiny.agent(2)
+    state = train(agent, Equal(), steps=4).state.agent
+    np.testing.assert_array_equal(evaluation.evaluate(agent, Equal(), state, episodes=1), [[2.0]])
