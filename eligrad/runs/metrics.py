@@ -104,7 +104,7 @@ def tables_of_chunk(
     ]
     table = _table(chunks, CHUNKS)
     for name, values in columns.items():
-        table = table.append_column(name, pa.array(np.asarray(values, np.float32)))
+        table = _with_metric(table, name, values, "the agent reports")
     return Tables(_table(episodes, EPISODES), table)
 
 
@@ -119,14 +119,17 @@ def with_metrics(tables: Tables, metrics: Mapping[str, Any]) -> Tables:
                 f"a callback returned the metric {name!r} with {value!r}; a number is accepted, or "
                 f"one for each of the {chunks.num_rows} runs"
             )
-        if name in chunks.column_names:
-            raise ValueError(
-                f"a callback returned the metric {name!r}, which the run has already; another "
-                "name is accepted"
-            )
-        column = np.broadcast_to(numbers, chunks.num_rows).astype(np.float32)
-        chunks = chunks.append_column(name, pa.array(column))
+        column = np.broadcast_to(numbers, chunks.num_rows)
+        chunks = _with_metric(chunks, name, column, "a callback returned")
     return tables._replace(chunks=chunks)
+
+
+def _with_metric(chunks: pa.Table, name: str, values: np.ndarray, who: str) -> pa.Table:
+    if name in chunks.column_names:
+        raise ValueError(
+            f"{who} the metric {name!r}, which the run has already; another name is accepted"
+        )
+    return chunks.append_column(name, pa.array(np.asarray(values, np.float32)))
 
 
 def _table(columns: Sequence[np.ndarray | pa.Array], schema: pa.Schema) -> pa.Table:

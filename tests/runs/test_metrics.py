@@ -133,3 +133,9 @@ def test_a_seed_without_an_episode_is_in_no_mean(monkeypatch, tmp_path):
     *_, mean = panel.get_lines()
     assert mean.get_label() == "mean of 2 seeds, ± standard error; without 1 that ended no episode"
     np.testing.assert_array_equal(mean.get_ydata(), [2, 2, 4, 4, 2, 2, 4])
+
+
+def test_a_metric_of_an_agent_is_no_column_of_every_run():
+    record = Record(*np.zeros((3, 1, 2)), metrics={})
+    with pytest.raises(ValueError, match="the agent reports the metric 'step', which the run has"):
+        tables_of_chunk(record, {"step": np.zeros(1)}, np.zeros((1, 2), bool), [0], 0, 1.0)
