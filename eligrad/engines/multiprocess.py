@@ -70,7 +70,11 @@ class Multiprocess(HostEngine):
                 member.start()
                 theirs.close()
                 self._members.append((member, ours))
-        self._faults = np.concatenate(self._ask("fault_step"))
+        try:
+            self._faults = np.concatenate(self._ask("fault_step"))
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def state(self) -> Any:
@@ -150,8 +154,11 @@ def _jax_settings() -> dict[str, Any]:
     names = (
         "jax_compilation_cache_dir",
         "jax_compilation_cache_max_size",
+        "jax_default_matmul_precision",
+        "jax_default_prng_impl",
         "jax_enable_x64",
         "jax_numpy_dtype_promotion",
+        "jax_threefry_partitionable",
     )
     # A step is too small to be handed to another thread.
     return {name: jax.config.values[name] for name in names} | {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import pickle
 
@@ -11,6 +12,7 @@ import pytest
 
 from eligrad.engines import multiprocess
 from eligrad.training import resume, train
+from tests.engines import tiny
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 SMALL = {"rollout": 64, "minibatch_size": 32, "epochs": 1}
@@ -78,3 +80,40 @@ def test_an_error_that_does_not_come_through_a_pipe_is_told_in_words():
     assert [repr(answer) for answer in OneRequest.answers] == [
         "RuntimeError('Elaborate: the wheel is stuck')"
     ]
+
+
+class Tells:
+    """An engine whose fault is the random bits of seed 0 under the process's own generator."""
+
+    def __init__(self, runs):
+        self.fault_step = np.asarray(jax.random.bits(jax.random.key(0), (len(runs),)))
+
+    def close(self) -> None: ...
+
+
+def test_processes_have_the_random_generator_of_the_caller():
+    agent, space = tiny.agent(), tiny.ENV.observation_space
+    with jax.default_prng_impl("rbg"):
+        expected = np.asarray(jax.random.bits(jax.random.key(0), (1,)))
+        engine = multiprocess.Multiprocess(Tells, 2, 2, agent, space)
+    with contextlib.closing(engine):
+        np.testing.assert_array_equal(engine.fault_step, [*expected, *expected])
+
+
+def test_an_engine_that_cannot_be_made_leaves_no_process(monkeypatch):
+    started = []
+    close = multiprocess.Multiprocess.close
+    monkeypatch.setattr(
+        multiprocess.Multiprocess,
+        "close",
+        lambda self: (started.extend(self._members), close(self)),
+    )
+    with pytest.raises(ValueError, match="no engine") as caught:
+        multiprocess.Multiprocess(broken, 2, 2, tiny.agent(), tiny.ENV.observation_space)
+    assert caught.value.__traceback__  # which holds the engine
+    assert len(started) == 2
+    assert not any(process.is_alive() for process, _ in started)
+
+
+def broken(runs):
+    raise ValueError("no engine")
