@@ -61,14 +61,17 @@ def _watch(command: Watch) -> int:
         raise ValueError(f"--every is {command.every}; a number above 0 is accepted")
     read_config(command.run)
     live = sys.stdout.isatty() and not command.once
-    view, drawn = None, 0
+    view, drawn, complaint = None, 0, ""
     while True:
         # Files are replaced meanwhile: the next update finds what this one missed.
         try:
             view = read(command.run)
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
             if view is None and not live:
                 raise
+            if view is None and complaint != str(error):
+                complaint = str(error)
+                print(f"eligrad watch: {printable(complaint)}; waiting", file=sys.stderr)
             if not command.run.is_dir():
                 print(f"{printable(str(command.run))} was removed")
                 return 0

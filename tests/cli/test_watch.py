@@ -256,9 +256,12 @@ def test_watch_prints_once_where_there_is_no_terminal(tmp_path, capsys):
 def test_watch_follows_a_run_to_its_end(tmp_path):
     """In a terminal, while files are half there, come, and are replaced."""
     folder = begin(tmp_path / "run")
+    half = folder.path / "metrics" / "chunks" / "000000000200.parquet"
+    half.parent.mkdir(parents=True)
+    half.write_bytes(b"half")
     mine, its = pty.openpty()
     watching = subprocess.Popen(
-        [*ELIGRAD, "watch", str(folder.path), "--every", "0.05"], stdout=its
+        [*ELIGRAD, "watch", str(folder.path), "--every", "0.05"], stdout=its, stderr=its
     )
     os.close(its)
     seen = ""
@@ -270,6 +273,9 @@ def test_watch_follows_a_run_to_its_end(tmp_path):
             assert time.monotonic() < limit
             seen += os.read(mine, 65536).decode(errors="replace")
 
+    until("200.parquet is damaged")
+    assert seen.count("damaged") == 1
+    half.unlink()
     until("step 0 of 1,000")
     (folder.path / "config.json").write_text('{"plan": ')
     write(folder, 200)
