@@ -103,7 +103,7 @@ def _train(claim: Claim) -> None:
             import_module_of(str(shared.env))
             resume(program)
             return
-        except (CheckpointError, DamagedFileError, KeyError, IndexError) as error:
+        except (CheckpointError, DamagedFileError) as error:
             aside = program.with_name("program.damaged")
             shutil.rmtree(aside, ignore_errors=True)
             program.rename(aside)

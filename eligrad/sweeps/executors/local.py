@@ -123,7 +123,7 @@ def _plugin_packages() -> bool:
 
 def cores_and_memory() -> int:
     """The number of workers that cores and memory suffice for."""
-    return max(1, min(cores(), int(available_memory() // MEMORY_EACH)))
+    return max(1, int(min(cores(), available_memory() / MEMORY_EACH)))
 
 
 def available_memory() -> float:
