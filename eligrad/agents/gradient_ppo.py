@@ -134,7 +134,8 @@ class GradientPPO(ActorCritic):
         """Values of both ends of every transition; features of the first end, if h needs them.
 
         One pass over time + 1 states, unless an episode was cut off within a sequence: what is
-        then bootstrapped from is not the state that follows.
+        then bootstrapped from is not the state that follows. Accelerators take all runs at once and
+        would compute both ways of a choice: there it is always two passes over time states.
         """
 
         evaluate = over_batch(auxiliary.evaluation(self.config, self.critic), 2)
@@ -152,4 +153,6 @@ class GradientPPO(ActorCritic):
             following = self._values(critic, seen.next_observation, axes=2)
             return values[..., 0], following, features
 
+        if jax.default_backend() != "cpu":
+            return twice(critic)
         return jax.lax.cond(jnp.any(seen.truncated[:, :-1]), twice, once, critic)
