@@ -8,6 +8,7 @@ the expected TD(λ) error, which makes the critic's update a true gradient.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -59,13 +60,16 @@ class GradientPPO(ActorCritic):
         rho = jax.lax.stop_gradient(ratio) if c.importance_sampling else None
         loss, value, following, h = self._critic_loss(rule, networks, seen, rho)
         error = rules.td_error(value, seen.reward, self._discount(seen), following)
+        fresh = functools.partial(self._lambda_errors, values="action")
+        # The policy's loss has the ratio of the action itself; its advantage those of later ones.
+        advantage = jax.vmap(fresh)(error, seen, rho)
         error = jax.lax.stop_gradient(jax.vmap(self._lambda_errors)(error, seen, rho))
         metrics = {"lambda_error": jnp.sqrt(jnp.mean(jnp.square(error)))}
         if rule.has_auxiliary:
             metrics["abs_h"] = jnp.mean(jnp.abs(h))
             # The projected Bellman error is the maximum of this over all h.
             metrics["pbe"] = jnp.mean(2.0 * error * h - jnp.square(h))
-        return loss, error if c.advantage == "fresh" else batch.advantage, metrics
+        return loss, advantage if c.advantage == "fresh" else batch.advantage, metrics
 
     def _critic_loss(
         self, rule: rules.Rule, networks: Networks, seen: Rollout, rho: Any

@@ -23,6 +23,7 @@ from eligrad.agents.policy_agent import PolicyAgent
 from eligrad.agents.protocol import DIVERGED, Metrics, Rollout, RolloutAgent, Transition
 from eligrad.agents.settings import ActorCriticConfig, PPOConfig
 from eligrad.agents.streaming import NormalizedTransition, Normalizer
+from eligrad.rules.multistep import Values
 
 jax.tree_util.register_dataclass(ActorCriticConfig)
 jax.tree_util.register_dataclass(PPOConfig)
@@ -260,7 +261,7 @@ class ActorCritic(PolicyAgent, RolloutAgent):
         return jnp.where(rollout.terminated, 0.0, gamma)
 
     def _lambda_errors(
-        self, error: Array, rollout: Rollout, rho: Any = None
+        self, error: Array, rollout: Rollout, rho: Any = None, values: Values = "state"
     ) -> Float[Array, " time"]:
         """TD(λ) errors of one sequence of one-step errors."""
         return rules.lambda_errors(
@@ -269,6 +270,7 @@ class ActorCritic(PolicyAgent, RolloutAgent):
             self.config.lam,
             truncated_t=rollout.truncated,
             rho_tm1=rho,
+            values=values,
         )
 
 

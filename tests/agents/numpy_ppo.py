@@ -319,4 +319,4 @@ class Learner:
             gap = total([*for_critic, *((-weight, g) for weight, g in semi)])
             tells["correction_share"] = norm(gap) / norm(total(semi))
         gradients = {"critic": total(for_critic), "auxiliary": total(for_h) if h_net else []}
-        return gradients, fresh, tells
+        return gradients, {place: d / rho[place] for place, d in fresh.items()}, tells

@@ -94,6 +94,23 @@ def one_minibatch(config, **rows):
     return agent, networks, batch._replace(log_prob=batch.log_prob + shift), jnp.exp(-shift)
 
 
+def test_the_policys_advantage_has_the_ratios_of_later_actions():
+    """The ratio of the action itself is in the policy's loss already."""
+    agent, networks, batch, ratio = one_minibatch(changed(importance_sampling=True))
+    _, advantage, _ = agent._criticise(networks, batch, ratio)
+    seen, c = batch.rollout, agent.config
+    value, following, _ = agent._values_along(networks.critic, seen)
+    discount = np.where(np.asarray(seen.terminated), 0.0, c.gamma)
+    delta = np.asarray(seen.reward) + discount * np.asarray(following) - np.asarray(value)
+    expected, after = np.zeros_like(delta), np.zeros(len(delta))
+    for t in reversed(range(delta.shape[1])):
+        decay = np.where(np.asarray(seen.truncated)[:, t], 0.0, c.lam * discount[:, t])
+        later = np.asarray(ratio)[:, t + 1] if t + 1 < delta.shape[1] else 1.0
+        expected[:, t] = delta[:, t] + decay * later * after
+        after = expected[:, t]
+    np.testing.assert_allclose(advantage, expected, rtol=1e-4, atol=1e-5)
+
+
 GRADIENT = jax.jit(lambda agent, *rest: jax.grad(agent._loss, has_aux=True)(*rest)[0])
 
 

@@ -196,3 +196,13 @@ def test_five_hundred_jobs(tmp_path, monkeypatch, quick_training):
     # Once by what trains, once by what plans.
     assert len(reads) <= 2 * 500
     assert report.unfinished == 0
+
+
+@pytest.mark.parametrize(
+    ("memory", "workers"), [(float("inf"), 4), (2.5 * local.MEMORY_EACH, 2), (0.0, 1)]
+)
+def test_workers_by_cores_and_memory(memory, workers, monkeypatch):
+    """Where the memory is not known, it is infinite."""
+    monkeypatch.setattr(local, "cores", lambda: 4)
+    monkeypatch.setattr(local, "available_memory", lambda: memory)
+    assert local.cores_and_memory() == workers
