@@ -350,7 +350,7 @@ class QLambdaArguments(StreamingArguments, total=False):
     trace_cut: Literal["after", "watkins"]
 
 
-class ActorCriticArguments(StreamingArguments, total=False):
+class StreamACArguments(StreamingArguments, total=False):
     """Arguments of Stream AC(λ) and Gradient AC(λ)."""
 
     actor_step_size: Number
@@ -446,21 +446,21 @@ class StreamQ(StreamingLearner):
     preset = "stream-q"
 
 
-class ActorCriticLearner(Learner):
+class StreamACLearner(Learner):
     """A learner of a streaming agent with a policy; its settings are those of `StreamACConfig`."""
 
     if TYPE_CHECKING:
 
-        def __init__(self, env: Env, **arguments: Unpack[ActorCriticArguments]) -> None: ...
+        def __init__(self, env: Env, **arguments: Unpack[StreamACArguments]) -> None: ...
 
 
-class StreamAC(ActorCriticLearner):
+class StreamAC(StreamACLearner):
     """Stream AC(λ): actor and critic with traces, whose steps ObGD bounds."""
 
     preset = "stream-ac"
 
 
-class GradientAC(ActorCriticLearner):
+class GradientAC(StreamACLearner):
     """Gradient AC(λ): the same with a gradient TD(λ) critic."""
 
     preset = "gradient-ac"
@@ -489,7 +489,7 @@ class GradientPPO(Learner):
 def learner(name: str) -> type[Learner]:
     """The class of a registered agent, also of one of your own: `learner("my-agent")(env)`."""
     title = registry.get(name).title
-    for family in (StreamingLearner, ActorCriticLearner, Learner):
+    for family in (StreamingLearner, StreamACLearner, Learner):
         for known in family.__subclasses__():
             if getattr(known, "preset", None) == name:
                 return known

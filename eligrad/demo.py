@@ -137,7 +137,7 @@ def run(setting: Setting, rule_name: str, seeds: int) -> list[Result]:
 
 
 def table(results: list[Result]) -> str:
-    """What came out, a line for each problem, rule and λ; medians over the seeds."""
+    """The results as a table, a line for each problem, rule and λ; medians over the seeds."""
     width = max(10, 2 + max(len(r.rule.title) for r in results))
     lines = [
         f"{'problem':<13}{'rule':<{width}}{'λ':>4}{'value error':>15}{'PBE(λ)':>12}  outcome",

@@ -296,7 +296,7 @@ def test_a_file_of_another_agent_is_refused(tmp_path):
     ("name", "preset"),
     [
         ("QLambdaArguments", "qrc"),
-        ("ActorCriticArguments", "gradient-ac"),
+        ("StreamACArguments", "gradient-ac"),
         ("PPOArguments", "ppo"),
         ("GradientPPOArguments", "gradient-ppo"),
     ],

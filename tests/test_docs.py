@@ -21,11 +21,11 @@ import pytest
 import tyro
 from fontTools.ttLib import TTFont
 
-from eligrad import cli
 from eligrad.agents import registry
 from eligrad.analysis import frames
 from eligrad.cli import compare as cli_compare
 from eligrad.cli import completion as cli_completion
+from eligrad.cli import demo as cli_demo
 from eligrad.cli import evaluate as cli_evaluate
 from eligrad.cli import play as cli_play
 from eligrad.cli import report as cli_report
@@ -56,7 +56,7 @@ ALONE = ("own-agent.md",)
 OPTIONS: dict[str, Any] = {
     "compare": cli_compare.Compare,
     "completion": cli_completion.Completion,
-    "demo": cli.Demo,
+    "demo": cli_demo.Demo,
     "evaluate": cli_evaluate.Evaluate,
     "play": cli_play.Play,
     "report": cli_report.Report,

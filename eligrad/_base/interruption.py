@@ -28,7 +28,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interruption:
-    """Within this context a first SIGINT or SIGTERM is only noted, in `signal_number`.
+    """Within this context a first SIGINT or SIGTERM is stored in `signal_number`, and not raised.
 
     A second one does what it would have done outside. Signals belong to a process's main thread;
     in others the context does nothing.
@@ -62,7 +62,7 @@ class Interruption:
 
 @contextlib.contextmanager
 def unheard_by_children() -> Iterator[None]:
-    """Processes started within this context do not hear SIGINT and SIGTERM, from the beginning.
+    """Processes started within this context ignore SIGINT and SIGTERM, from the beginning.
 
     A terminal and a scheduler signal all processes of a run; only the first one handles it.
     """

@@ -33,7 +33,7 @@ def import_optional(module: str, *, extra: str, purpose: str) -> ModuleType:
 
 @contextlib.contextmanager
 def needs_train(purpose: str) -> Iterator[None]:
-    """Where an import within fails for want of the extra `train`, says how to install it."""
+    """If an import within fails because the extra `train` is missing, says how to install it."""
     try:
         yield
     except ModuleNotFoundError as error:

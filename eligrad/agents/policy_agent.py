@@ -102,7 +102,7 @@ class PolicyAgent(Agent):
             auxiliary.check_network(self.config, self.critic)
 
     def remarks(self, columns: dict[str, np.ndarray]) -> list[str]:
-        """Says so where the gradient correction is inactive at the end of a run."""
+        """A remark if the gradient correction is inactive at the end of a run."""
         if not isinstance(self.config, HSettings):
             return []
         return auxiliary.remarks(self.config, columns)

@@ -45,7 +45,7 @@ class Transition(NamedTuple):
 
     @classmethod
     def of(cls, reached: Any) -> Transition:
-        """The transition in what an environment returned, which may tell more."""
+        """The transition fields of an environment's result, which may have others."""
         return cls(*(getattr(reached, name) for name in cls._fields))
 
 

@@ -92,7 +92,7 @@ class QLambda(StreamingAgent):
     def _critic(self) -> Critic:
         c, rule = self.config, rules.get(self.config.rule)
         if self.optimizer is None and optim.uses_trace(c.optimizer):
-            # GTD2 has no use for a trace of w, its optimiser has.
+            # GTD2 keeps no trace of w; this optimiser needs one.
             rule = dataclasses.replace(rule, traces_w=True)
         optimizers = (self._optimizer(size) for size in (c.step_size, c.h_scale * c.step_size))
         return Critic(self.network, rule, c, c.lam, *optimizers)

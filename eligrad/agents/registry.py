@@ -252,7 +252,7 @@ def names_here(name: str, accepted: Collection[str]) -> list[str]:
 
 
 def static_settings(config: Any) -> set[str]:
-    """Names of the settings that shape the program, of which all runs have the same."""
+    """Names of the static settings: they shape the program, and are the same for all its runs."""
     return {f.name for f in dataclasses.fields(config) if f.metadata.get("static")}
 
 

@@ -36,7 +36,7 @@ jax.tree_util.register_dataclass(StreamACConfig)
 
 
 class StreamACState(NamedTuple):
-    """All that the agent is at one moment, and so all that a checkpoint holds of it."""
+    """The whole state of the agent, as a checkpoint holds it."""
 
     actor: Any
     actor_traces: rules.Traces
@@ -78,7 +78,7 @@ class StreamAC(PolicyAgent, StreamingAgent):
     @property
     def _critic(self) -> Critic:
         c, rule = self.config, rules.get(self.config.rule)
-        rule = dataclasses.replace(rule, traces_w=True)  # of which ObGD has need
+        rule = dataclasses.replace(rule, traces_w=True)  # ObGD needs this trace
         sizes = (c.critic_step_size, c.h_scale * c.critic_step_size)
         optimizers = (_obgd(size, c.critic_kappa) for size in sizes)
         return Critic(self.critic, rule, c, c.lam, *optimizers)
@@ -173,7 +173,7 @@ class StreamAC(PolicyAgent, StreamingAgent):
         return columns(metrics) | {"entropy": metrics["entropy"].mean(axis=1)}
 
     def diverged(self, metrics: dict[str, np.ndarray]) -> Bool[np.ndarray, "runs times"]:
-        """Where TD errors are beyond all bounds, or the policy is lost."""
+        """Where TD errors exceed `DIVERGED`, or the entropy is NaN."""
         return super().diverged(metrics) | np.isnan(metrics["entropy"])
 
 

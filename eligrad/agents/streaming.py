@@ -82,7 +82,7 @@ def restart_normalizer(
 
 
 def emptied(traces: Traces) -> Traces:
-    """Traces of which nothing is passed on."""
+    """Traces that are empty from the next step on."""
     return traces._replace(discount=jnp.zeros_like(traces.discount))
 
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import importlib
 import os
 import signal
 import sys
-from pathlib import Path
-
-import tyro
 
 import eligrad
 from eligrad._base.errors import UnknownName
 from eligrad._base.text import printable
-from eligrad.cli import messages
 
 COMMANDS = {
     "train": "train an agent, or continue a run: eligrad train qrc MinAtar/Breakout-v1",
@@ -33,31 +28,6 @@ COMMANDS = {
 }
 """Each has its own --help, and a module of its name, with _ for -."""
 _TRAINS = ("train", "sweep", "two-stage", "reproduce")
-
-
-@dataclasses.dataclass(frozen=True)
-class Demo:
-    """See TD(λ) diverge and gradient TD(λ) not, on three small problems, in under a minute."""
-
-    out: Path = Path("demo.png")
-    """Where to write the figure (.png, .pdf or .svg)."""
-    seeds: int = 20
-    """How many independent learners each line is made of."""
-
-    def run(self) -> int:
-        """Runs the demonstration; returns the exit code."""
-        if self.seeds < 1:
-            raise ValueError(f"--seeds is {self.seeds}; 1 or more is accepted")
-        if self.out.suffix not in (".png", ".pdf", ".svg"):
-            raise ValueError(
-                f"--out is {self.out}; a name that ends in .png, .pdf or .svg is accepted"
-            )
-        if not self.out.resolve().parent.is_dir():
-            raise ValueError(f"--out: there is no folder {self.out.resolve().parent}")
-        from eligrad import demo
-
-        demo.main(self.out, self.seeds)
-        return 0
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -97,8 +67,5 @@ def _run(arguments: list[str] | None) -> None:
     if command in _TRAINS and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # Ctrl-C before training starts, or a second one, ends the process at once.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if command == "demo":
-        sys.exit(messages.run("demo", tyro.cli(Demo, prog="eligrad demo", args=arguments[1:]).run))
-    else:
-        module = importlib.import_module(f"eligrad.cli.{command.replace('-', '_')}")
-        sys.exit(module.main(arguments[1:]))
+    module = importlib.import_module(f"eligrad.cli.{command.replace('-', '_')}")
+    sys.exit(module.main(arguments[1:]))

@@ -55,7 +55,7 @@ def one_thread() -> None:
     if "NPROC" not in os.environ:
         os.environ["NPROC"] = "1"
         try:
-            with contextlib.suppress(RuntimeError):  # told where a device is needed
+            with contextlib.suppress(RuntimeError):  # raised again at the first use
                 jax.devices()
         finally:
             del os.environ["NPROC"]
@@ -71,7 +71,7 @@ def calling_thread() -> None:
 
 
 def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """`jax.jit` with the compiler options that training gains by."""
+    """`jax.jit` with the compiler options that make training faster."""
     return jax.jit(function, compiler_options=_compiler_options(), **options)
 
 

@@ -35,7 +35,7 @@ def split_step_key(agent_key: PRNGKeyArray, step: Int[Array, ""]) -> Shaped[Arra
 
 
 def step_keys(agent_key: PRNGKeyArray, step: Int[Array, ""]) -> StepKeys:
-    """The same as words."""
+    """The keys of a step as words of 32 bits."""
     act, update = split_step_key(agent_key, step)
     return StepKeys(jax.random.key_data(act), jax.random.key_data(update))
 

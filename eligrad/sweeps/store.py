@@ -347,7 +347,7 @@ def _runs_in(folder: Path) -> dict[str, Record]:
 
 
 def _summary(record: Record, steps: int) -> dict[str, Any]:
-    """What came of a run after so many steps."""
+    """The summary of a run after that many steps."""
     if record.step == steps and record.summary is not None:
         return record.summary
     folder = RunFolder(record.folder)

@@ -64,7 +64,7 @@ class EvaluateEvery:
         self._best: float | None = None
 
     def __call__(self, session: Session) -> dict[str, np.ndarray]:
-        """Evaluates where it is time for it."""
+        """Evaluates if an evaluation is due."""
         if session.step < self._due:
             return {}
         self._due = session.step - session.step % self.steps + self.steps

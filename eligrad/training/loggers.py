@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from eligrad._base.optional import import_optional
+from eligrad.runs.configuration import Configuration
 from eligrad.runs.metrics import Tables
 
 EXTRA = "loggers"
@@ -150,10 +151,7 @@ class WandB:
 
 def _of_run(plan: dict[str, Any], place: int) -> dict[str, Any]:
     """The plan of one run alone."""
-    settings = {
-        name: value[place] if isinstance(value, list) else value
-        for name, value in plan["settings"].items()
-    }
+    settings = Configuration.of_plan(plan, place).settings
     others = {name: value for name, value in plan.items() if name != "seeds"}
     return others | {"seed": plan["seeds"][place], "settings": settings}
 

@@ -1,4 +1,4 @@
-"""One episode of a trained agent, with what the agent thought of it: value, h and TD error.
+"""One episode of a trained agent, with the agent's estimates: value, h and TD error.
 
 Nothing is learned and no statistic moves: every number is that of the agent as it was saved.
 """
@@ -47,7 +47,7 @@ class Recording:
     """Whether the environment cut it off; neither, and the recording did."""
     scaled_rewards: Float[np.ndarray, "steps"] | None = None
     """Rewards as the agent sees them; all that follows is in this unit. None, as is all that
-    follows, for an agent that does not say what it thinks (see `Agent.inspect`)."""
+    follows, for an agent that gives no estimates (see `Agent.inspect`)."""
     values: Float[np.ndarray, "steps"] | None = None
     """q(s_t, a_t) of the action taken, for an agent with action values; else v(s_t)."""
     following: Float[np.ndarray, "steps"] | None = None

@@ -1,4 +1,4 @@
-"""Training from the host: chunk after chunk of an engine, with everything written down between."""
+"""The training loop: advances an engine by chunks, and writes metrics and checkpoints between."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ class Session:
         answers = [callback(self) for callback in self.callbacks]
         for metrics in (each for each in answers if isinstance(each, Mapping)):
             self.unsaved[-1] = with_metrics(self.unsaved[-1], metrics)
-        # Nothing is no answer; a NumPy False is as good as another.
+        # None means: continue. NumPy booleans are accepted.
         return all(each is None or isinstance(each, Mapping) or each for each in answers)
 
     def _check_faults(self, record: Record) -> None:

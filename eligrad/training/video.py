@@ -1,4 +1,4 @@
-"""A recorded episode as a video: each frame above a chart of what the agent thinks of it.
+"""A recorded episode as a video: each frame above a chart of the agent's estimates.
 
 The chart is drawn once. A frame then costs only what differs: the picture, a few numbers, the
 cursor, and the future, which is pale.

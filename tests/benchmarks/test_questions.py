@@ -21,7 +21,7 @@ def the_runs(finals: dict[tuple[str, str], list[float]]) -> pd.DataFrame:
 
 @pytest.fixture
 def question() -> questions.Question:
-    pairs = questions.of_variants("s", ENVS, {"row": ("a", "b")})
+    pairs = questions.of_variants(("s",), ENVS, {"row": ("a", "b")})
     return questions.Question("Is a better?", ("this", "that"), pairs, 100)
 
 

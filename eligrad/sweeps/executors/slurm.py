@@ -143,7 +143,7 @@ class Resumable:
         return work_on_one_core(task)
 
     def checkpoint(self, task: Task) -> Any:
-        """The same again."""
+        """Submits the same task again."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self, task)

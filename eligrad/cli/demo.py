@@ -1,0 +1,39 @@
+"""`eligrad demo`: TD(λ) and gradient TD(λ) on three small problems, as a figure."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import tyro
+
+from eligrad.cli import messages
+from eligrad.runs.plot import check_suffix
+
+
+@dataclasses.dataclass(frozen=True)
+class Demo:
+    """See TD(λ) diverge and gradient TD(λ) not, on three small problems, in under a minute."""
+
+    out: Path = Path("demo.png")
+    """Where to write the figure (.png, .pdf or .svg)."""
+    seeds: int = 20
+    """How many independent learners each line is made of."""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the demonstration; returns the exit code."""
+    command = tyro.cli(Demo, prog="eligrad demo", args=arguments)
+    return messages.run("demo", lambda: _demo(command))
+
+
+def _demo(command: Demo) -> int:
+    if command.seeds < 1:
+        raise ValueError(f"--seeds is {command.seeds}; 1 or more is accepted")
+    check_suffix(command.out)
+    if not command.out.resolve().parent.is_dir():
+        raise ValueError(f"--out: there is no folder {command.out.resolve().parent}")
+    from eligrad import demo
+
+    demo.main(command.out, command.seeds)
+    return 0
