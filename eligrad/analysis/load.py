@@ -18,7 +18,7 @@ from eligrad.runs.checksums import what_is_wrong
 from eligrad.runs.configuration import Configuration
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import concatenate, read_parts
-from eligrad.runs.records import Record, scan
+from eligrad.runs.records import Record, scan_reported
 
 _WHOLE = ("max_episode_steps", "diverged_step")
 _OUTCOME = ("return_last", "return_all", "return_area", "seconds", "steps_per_second")
@@ -29,7 +29,8 @@ def load_runs(path: str | Path) -> pd.DataFrame:
 
     Args:
         path: A sweep's store, a folder of run folders, or one run folder. Runs that cannot be read
-            are named in a warning and left out.
+            are named in a warning and left out. Of a store of `eligrad two-stage` the runs of stage
+            2 are returned, on fresh seeds; `STORE/stage-1` has those that chose the configurations.
 
     Columns, NaN where a run does not have one:
 
@@ -48,7 +49,7 @@ def load_runs(path: str | Path) -> pd.DataFrame:
     - `exploration_fraction`: `exploration_steps` as a share of `steps`;
     - `env_params.NAME`: a parameter of the environment that was changed.
     """
-    return run_frame(scan(path))
+    return run_frame(scan_reported(path))
 
 
 def run_frame(records: Sequence[Record]) -> pd.DataFrame:
@@ -105,12 +106,12 @@ def load_episodes(path: str | Path) -> pd.DataFrame:
     Columns: run, agent, title, env, seed, config_hash, step (the one that ended the episode),
     return, length. A run whose file is damaged is named in a warning and left out.
     """
-    return metric_frame(scan(path), "episodes")[0]
+    return metric_frame(scan_reported(path), "episodes")[0]
 
 
 def load_chunks(path: str | Path) -> pd.DataFrame:
     """Returns a data frame with one row for each chunk of steps: errors, exploration, speed."""
-    return metric_frame(scan(path), "chunks")[0]
+    return metric_frame(scan_reported(path), "chunks")[0]
 
 
 def metric_frame(records: Sequence[Record], name: str) -> tuple[pd.DataFrame, list[Record]]:

@@ -90,6 +90,23 @@ def scan(path: str | Path) -> list[Record]:
     return records
 
 
+def scan_reported(path: str | Path) -> list[Record]:
+    """As `scan`, without runs that only served to choose a configuration.
+
+    Those of stage 1 are left out where the same store has runs of stage 2: their scores are partly
+    luck. STORE/stage-1 by itself gives them.
+    """
+    records = scan(path)
+    second = {_store_of(record, STAGE_TWO) for record in records}
+    return [r for r in records if _store_of(r, STAGE_ONE) not in second - {None}]
+
+
+def _store_of(record: Record, stage: str) -> tuple[str, ...] | None:
+    """The store whose stage the run belongs to, or None."""
+    parts = Path(record.run).parts
+    return parts[: parts.index(stage)] if stage in parts else None
+
+
 def _run_folders(path: Path, seen: set[str]) -> Iterator[Path]:
     # Links may lead to another disk, and in a circle.
     if (real := os.path.realpath(path)) in seen:

@@ -8,7 +8,8 @@ import tomllib
 import numpy as np
 import pytest
 
-from eligrad.analysis.load import load_runs
+from eligrad.analysis.load import load_episodes, load_runs
+from eligrad.analysis.report import write_report
 from eligrad.runs.records import STAGE_ONE, STAGE_TWO
 from eligrad.sweeps import two_stage
 from eligrad.sweeps.choice import normalise
@@ -62,6 +63,18 @@ def test_one_configuration_of_each_agent_on_fresh_seeds(tmp_path):
     assert set(second["seed"]) == {3, 4, 5, 6}
     assert dict(second.groupby("agent", observed=True)["lam"].unique().explode()) == expected
     assert set(second["env"]) == set(first["env"])
+
+    # The store as a whole has the fresh runs alone, and so has a folder with the store in it.
+    for path in (tmp_path, tmp_path.parent):
+        whole = load_runs(path)
+        whole = whole[whole["run"].str.contains(tmp_path.name)] if path != tmp_path else whole
+        assert set(whole["seed"]) == {3, 4, 5, 6}
+        assert len(whole) == len(second)
+    assert set(load_episodes(tmp_path)["seed"]) == {3, 4, 5, 6}
+    write_report(tmp_path, tmp_path / "report.html", "title")
+    page = (tmp_path / "report.html").read_text()
+    assert "--seeds 4 --seed 3" in page
+    assert "--seed 0" not in page
 
     told = json.loads((tmp_path / "choice.json").read_text())
     assert {each["agent"]: each["chosen"]["settings"]["lam"] for each in told["agents"]} == expected

@@ -17,7 +17,7 @@ from eligrad._base.text import printable
 from eligrad.analysis.frames import Table, require
 from eligrad.analysis.load import metric_frame, run_frame
 from eligrad.analysis.report.data import Configs, report_data
-from eligrad.runs.records import scan
+from eligrad.runs.records import scan_reported
 
 SCRIPTS = ("chart.js", "curves.js", "tables.js", "page.js")
 
@@ -31,7 +31,7 @@ def write_report(store: str | Path, out: str | Path, title: str | None = None) -
     if not out.resolve().parent.is_dir():
         raise FileNotFoundError(f"out is {out}; there is no folder {out.resolve().parent}")
     # Read once: a run that is being trained changes.
-    records = scan(store)
+    records = scan_reported(store)
     if not records:
         raise ValueError(f"{store} holds no runs; a folder that eligrad trained into is accepted")
     if not any(record.step for record in records):
