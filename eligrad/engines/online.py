@@ -35,6 +35,10 @@ from eligrad.envs.spaces import Box, Discrete, Space, space_to_json
 from eligrad.runs import checkpoint
 from eligrad.runs.plan import Plan, rollout_of
 
+LARGEST = 1e15
+"""Of observations and rewards: statistics hold squares, of discounted sums too, in float32."""
+_ACCEPTED = f"a number from -{LARGEST:g} to {LARGEST:g}"
+
 
 class Online:
     """An agent that learns from one observation at a time.
@@ -200,8 +204,8 @@ class Online:
         terminated = true_or_false("terminated", terminated)
         truncated = true_or_false("truncated", truncated)
         reward = None if reward is None else float(reward)
-        if reward is not None and not math.isfinite(reward):
-            raise ValueError(f"reward is {reward}; a finite number is accepted")
+        if reward is not None and not abs(reward) <= LARGEST:
+            raise ValueError(f"reward is {reward}; {_ACCEPTED} is accepted")
         if self._packed is None or self._ending is not None:
             if reward or terminated or truncated:
                 raise ValueError(
@@ -327,9 +331,13 @@ class Online:
                 )
             with np.errstate(over="ignore"):  # too large a number is refused below
                 array = array.astype(dtype)
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-            raise ValueError(f"the observation is {array[where]} at {where}; finite is accepted")
+        if array.dtype.kind == "f":
+            bad = ~(np.abs(array) <= LARGEST)
+            if bad.any():
+                where = tuple(int(i) for i in np.argwhere(bad)[0])
+                raise ValueError(
+                    f"the observation is {array[where]} at {where}; {_ACCEPTED} is accepted"
+                )
         return array
 
 
@@ -363,6 +371,11 @@ def _spaces(name: str, shape: Any, actions: Any) -> Spaces:
         sizes = (0,)
     if not all(size > 0 for size in sizes):
         raise ValueError(f"observation_shape is {shape!r}; a tuple of sizes, as (6,), is accepted")
+    if not isinstance(actions, Space | int | np.integer | float):
+        raise TypeError(
+            f"actions is {actions!r}; how many there are, or an eligrad.envs.Box or MultiDiscrete, "
+            "is accepted"
+        )
     if not isinstance(actions, Space):
         actions = Discrete(whole_number("actions", actions))
     return Spaces("the stream", Box(-np.inf, np.inf, sizes), actions)

@@ -12,6 +12,7 @@ import pytest
 import eligrad
 from eligrad.cli import evaluate, play
 from eligrad.engines import Online
+from eligrad.engines import online as engine
 from eligrad.envs import Box, Discrete
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from eligrad.runs.checkpoint import CheckpointError
@@ -255,3 +256,33 @@ def test_wrong_agents_and_files_are_refused(handed_over, tmp_path):
     with pytest.raises(ValueError, match=r"is a custom one, made in Python: pass agent= again"):
         Online.load(tmp_path / "own.npz")
     assert Online.load(tmp_path / "own.npz", agent).steps == 0
+
+
+@pytest.mark.parametrize("agent", ["qrc", "stream-ac"])
+def test_numbers_that_would_overflow_the_statistics_are_refused(agent):
+    online = Online(agent, (3,), 2, seed=0)
+    rng = np.random.default_rng(0)
+
+    def step(reward=0.1, **spike):
+        observation = rng.normal(size=3).astype(np.float32)
+        for place, value in spike.items():
+            observation[int(place[1:])] = value
+        return online.observe(observation, reward)
+
+    online.observe(np.zeros(3, np.float32))
+    for _ in range(20):
+        step()
+    for spike in ({"_1": 3.4e38}, {"_1": -1e16}, {"reward": 1e20}, {"reward": 1e39}):
+        with pytest.raises(ValueError, match=r"a number from -1e\+15 to 1e\+15 is accepted"):
+            step(**spike)
+    assert online.steps == 20
+    for _ in range(150):  # the largest that are accepted, many in a row
+        step(1e15, _0=1e15)
+    for _ in range(50):
+        step()
+    assert np.isfinite(online.td_error)
+
+
+def test_spaces_of_gymnasium_are_refused_by_name():
+    with pytest.raises(TypeError, match=r"actions is Box\(.*an eligrad.envs.Box or MultiDiscrete"):
+        engine._spaces("stream-ac", (3,), gymnasium.spaces.Box(-1, 1, (2,)))
