@@ -64,12 +64,18 @@ class Box:
     dtype: Any = np.float32
 
     def __post_init__(self) -> None:
+        if min(self.shape, default=0) < 0:
+            raise ValueError(f"Box shape is {self.shape}; sizes of at least 0 are accepted")
         for bound in ("low", "high"):
             shape = np.shape(getattr(self, bound))
             if shape not in ((), tuple(self.shape)):
                 raise ValueError(
                     f"Box {bound} has shape {shape}; a scalar or {tuple(self.shape)} is accepted"
                 )
+        if not np.all(np.asarray(self.low) <= np.asarray(self.high)):
+            raise ValueError(
+                f"Box low is {self.low} and high {self.high}; low at most high is accepted"
+            )
 
     def contains(self, value: Any) -> bool:
         """Whether `value` has this shape and dtype and lies within the bounds."""
