@@ -19,9 +19,14 @@ from eligrad._base.checks import within as within
 Number = int | float | Shaped[Array, ""]
 
 
-def real(name: str, value: Any) -> Array:
-    """`value` as an array of a floating dtype; integers are refused."""
+def real(name: str, value: Any, like: Array | None = None) -> Array:
+    """`value` as an array of a floating dtype; arrays of integers are refused.
+
+    A number of Python's gets the dtype of `like`, as in NumPy and JAX it has none of its own.
+    """
     array = jnp.asarray(value)
+    if like is not None and (array.weak_type or isinstance(value, float)):
+        return array.astype(like.dtype)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise TypeError(
             f"{name} has dtype {array.dtype}; a floating dtype is accepted "

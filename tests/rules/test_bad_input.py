@@ -98,7 +98,8 @@ def test_integer_rewards():
     with pytest.raises(TypeError, match=r"r_t has dtype int32.*floating"):
         loss(arrays={"r_t": np.ones(T, np.int32)})
     with pytest.raises(TypeError, match="r_t has dtype"):
-        rules.td_error(0.0, 1, 0.9, 0.0)
+        rules.td_error(0.0, np.int32(1), 0.9, 0.0)
+    assert rules.td_error(0.0, 1, 0.9, 0.0) == 1.0  # of Python: a number like any other
 
 
 def test_other_dtypes():

@@ -65,3 +65,24 @@ def test_a_rule_goes_through_jit_as_a_constant():
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), ours, plain)
         assert learn._cache_size() == count
     assert jax.tree.leaves(rules.TDRC) == []
+
+
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("reward", [1.0, 1, np.float64(1.0)])
+def test_rewards_of_python_keep_the_dtype_of_values(dtype, reward, x64):
+    """Updates in a loop have one dtype, which is that of the parameters."""
+    with jax.enable_x64(x64):
+        w = jnp.ones(4, dtype)
+        traces = rules.TDRC.init(w, w)
+        states = jnp.eye(4, dtype=dtype)
+
+        def step(traces, t):
+            made = rules.backward_step(
+                rules.TDRC, traces, w, w, states[t], reward, 0.9, states[t + 1],
+                value_fn=jnp.dot, auxiliary_fn=jnp.dot, lam=0.8,
+            )  # fmt: skip
+            return made.traces, made.update
+
+        traces, update = jax.lax.scan(step, traces, jnp.arange(3))
+        assert {leaf.dtype.name for leaf in jax.tree.leaves((traces, update))} == {dtype}
