@@ -121,6 +121,11 @@ def compile_seconds() -> float:
     return _compilations.seconds
 
 
+def count_compiling(seconds: float) -> None:
+    """Counts what other processes spent on it, for which this one has waited."""
+    _compilations.seconds += seconds
+
+
 def return_freed_memory() -> None:
     """Gives memory that was used and freed back to the system.
 

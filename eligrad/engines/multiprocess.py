@@ -24,6 +24,7 @@ import numpy as np
 from eligrad._base.interruption import unheard_by_children
 from eligrad._base.system import picklable
 from eligrad.agents.protocol import Agent, observation_struct
+from eligrad.engines.devices import compile_seconds, count_compiling
 from eligrad.engines.engine import Engine
 from eligrad.engines.episodes import Record
 from eligrad.engines.host import HostState
@@ -110,7 +111,8 @@ class Multiprocess(HostEngine):
 
     def advance(self, steps: int) -> Record:
         """Advances all runs, all processes at once; returns records of shape [runs, steps]."""
-        records, faults = zip(*self._ask("advance", steps), strict=True)
+        records, faults, compiling = zip(*self._ask("advance", steps), strict=True)
+        count_compiling(max(compiling))
         self._faults = np.concatenate(faults)
         return jax.tree.map(lambda *each: np.concatenate(each), *records)
 
@@ -201,8 +203,9 @@ def _end_with_parent() -> None:
 
 def _answer(engine: Any, request: str, argument: Any) -> Any:
     if request == "advance":
+        before = compile_seconds()
         record = jax.tree.map(np.asarray, engine.advance(argument))
-        return record, np.asarray(engine.fault_step)
+        return record, np.asarray(engine.fault_step), compile_seconds() - before
     if request == "state":
         return _leaves(engine.state)
     if request == "restore":

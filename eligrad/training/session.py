@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from jax.errors import JaxRuntimeError
 
+from eligrad._base.errors import DamagedFileError
 from eligrad._base.interruption import Interrupted, Interruption
 from eligrad.agents.protocol import Agent
 from eligrad.engines.devices import compile_seconds, return_freed_memory
@@ -145,6 +146,8 @@ class Session:
             )
         self.go_on_from(step, state, folder.checkpoint_at(step))
         self.saved = [folder.tables()]
+        with contextlib.suppress(OSError, DamagedFileError):
+            self.startup_seconds = folder.summary.get("startup_seconds", 0.0)
         session = provenance() | {"from_step": self.step}
         if folder.lost:
             session["lost_metrics"] = folder.lost

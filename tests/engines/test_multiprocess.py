@@ -117,3 +117,13 @@ def test_an_engine_that_cannot_be_made_leaves_no_process(monkeypatch):
 
 def broken(runs):
     raise ValueError("no engine")
+
+
+def test_the_speed_leaves_out_what_processes_compile():
+    one, two = (
+        train("qrc", "CartPole-v1", steps=40, seeds=2, chunk=40, processes=n).chunks for n in (1, 2)
+    )
+    for chunks in (one, two):
+        row = chunks.to_pandas().iloc[0]
+        # Two runs of 40 steps, in a small part of the time.
+        assert 2 * 40 / row["steps_per_second"] < row["seconds"] / 3
