@@ -117,7 +117,12 @@ def _rm(given: argparse.Namespace) -> int:
         read_config(run)
     if not given.yes:
         names = printable(", ".join(str(run) for run in given.runs))
-        if input(f"remove {names}? [y/N] ").strip().lower() not in ("y", "yes"):
+        try:
+            answer = input(f"remove {names}? [y/N] ")
+        except EOFError:  # nobody there to answer
+            answer = ""
+            print("no answer; --yes removes without asking")
+        if answer.strip().lower() not in ("y", "yes"):
             print("nothing removed")
             return 1
     for run in given.runs:

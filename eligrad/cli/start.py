@@ -48,7 +48,10 @@ def run(command: Train) -> int:
         if command.cache:
             keep_compiled_programs()
         if command.resume is not None:
-            resume(folder, steps=command.steps, **_how(command))
+            if _is_finished(folder, command.steps):
+                print(f"{folder} is finished; a larger --steps continues it")
+            else:
+                resume(folder, steps=command.steps, **_how(command))
         else:
             if command.config is not None:
                 check_imported(command.env, command.config)
@@ -80,6 +83,15 @@ def run(command: Train) -> int:
                 folder.parent.rmdir()
     print(_report(folder))
     return 0
+
+
+def _is_finished(folder: Path, steps: int) -> bool:
+    """Whether a run has all of these steps already."""
+    run = RunFolder.open(folder)
+    rollout = rollout_of(run.config["plan"]["settings"])
+    with contextlib.suppress(FileNotFoundError):
+        return run.summary["finished"] and run.summary["steps"] >= whole_rollouts(steps, rollout)
+    return False
 
 
 def _go_on(command: Train, folder: Path) -> str:

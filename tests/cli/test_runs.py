@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -128,3 +129,10 @@ def test_listing_needs_neither_jax_nor_pandas(store):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "2 runs, 2 finished" in done.stdout
+
+
+def test_rm_without_an_answer_removes_nothing(store, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert cli_runs.main(["rm", str(store / "r0")]) == 1
+    assert "no answer; --yes removes without asking\nnothing removed" in capsys.readouterr().out
+    assert (store / "r0").is_dir()

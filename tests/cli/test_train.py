@@ -285,3 +285,21 @@ def test_a_run_from_a_file_has_the_typed_steps(tmp_path):
     typed = ["--config", str(file), "--steps", "20", "--out", str(run), "--no-progress"]
     assert cli_train.main(typed) == 0
     assert RunFolder(run).config["plan"]["steps"] == 20
+
+
+@pytest.mark.usefixtures("quickest_programs")
+def test_resuming_a_finished_run_says_so_and_trains_nothing(tmp_path, capsys):
+    run = tmp_path / "run"
+    begin = ["qrc", "Probe/Trace-v0", "--steps", "20", "--seeds", "1", "--out", str(run)]
+    assert cli_train.main([*begin, "--no-progress"]) == 0
+    first = json.loads((run / "summary.json").read_text())
+    resumed = ["--resume", str(run), "--no-progress"]
+    capsys.readouterr()
+    assert cli_train.main(resumed) == 0
+    assert "is finished; a larger --steps continues it" in capsys.readouterr().out
+    assert len(RunFolder(run).config["sessions"]) == 1
+    assert cli_train.main([*resumed, "--steps", "30"]) == 0
+    again = json.loads((run / "summary.json").read_text())
+    assert again["steps"] == 30
+    # The time to compile is that of all sessions, as all other time is.
+    assert first["startup_seconds"] < again["startup_seconds"] < again["seconds"]
