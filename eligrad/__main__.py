@@ -1,19 +1,6 @@
-"""The command `eligrad`, also `python -m eligrad`."""
+"""`python -m eligrad` is the command `eligrad`."""
 
-import sys
-
-from eligrad._base.optional import needs_train
-
-
-def main() -> None:
-    """Runs the command line; where its packages are missing, says how to install them."""
-    try:
-        with needs_train("the command line"):
-            from eligrad import cli
-    except ImportError as error:
-        sys.exit(f"eligrad: {error}")
-    cli.main()
-
+from eligrad.cli import main
 
 if __name__ == "__main__":
     main()

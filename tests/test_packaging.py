@@ -146,8 +146,8 @@ for package in ("training", "analysis"):
 assert install in told(lambda: eligrad.load_runs)
 from eligrad import sweeps
 assert install in told(lambda: sweeps.run_sweep)
-from eligrad.__main__ import main
-main()
+from eligrad.cli import main
+main(["train", "qrc", "MinAtar/Breakout-v1"])
 """
     )
     result = run_without(TRAIN | SIMULATORS, code)

@@ -10,6 +10,7 @@ import sys
 
 import eligrad
 from eligrad._base.errors import UnknownName
+from eligrad._base.optional import needs_train
 from eligrad._base.text import printable
 
 COMMANDS = {
@@ -67,5 +68,9 @@ def _run(arguments: list[str] | None) -> None:
     if command in _TRAINS and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # Ctrl-C before training starts, or a second one, ends the process at once.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    module = importlib.import_module(f"eligrad.cli.{command.replace('-', '_')}")
+    try:
+        with needs_train("the command line"):
+            module = importlib.import_module(f"eligrad.cli.{command.replace('-', '_')}")
+    except ImportError as error:
+        sys.exit(f"eligrad: {error}")
     sys.exit(module.main(arguments[1:]))

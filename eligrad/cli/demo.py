@@ -8,7 +8,6 @@ from pathlib import Path
 import tyro
 
 from eligrad.cli import messages
-from eligrad.runs.plot import check_suffix
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +29,8 @@ def main(arguments: list[str]) -> int:
 def _demo(command: Demo) -> int:
     if command.seeds < 1:
         raise ValueError(f"--seeds is {command.seeds}; 1 or more is accepted")
+    from eligrad.runs.plot import check_suffix
+
     check_suffix(command.out)
     if not command.out.resolve().parent.is_dir():
         raise ValueError(f"--out: there is no folder {command.out.resolve().parent}")
