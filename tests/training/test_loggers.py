@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import struct
 from pathlib import Path
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from eligrad.cli import train as cli_train
+from eligrad.runs.configuration import Configuration
 from eligrad.runs.metrics import Tables
 from eligrad.training import loggers, resume, train
 from eligrad.training.loggers import Loggers, Subject, check_loggers, scalars
@@ -47,7 +49,8 @@ OF_SEED_5 = {
 
 
 def subject(folder: Path, step: int = 0) -> Subject:
-    plan = {"seeds": SEEDS, "agent": "qrc", "settings": {"lam": [0.1, 0.2], "rule": "td"}}
+    configuration = Configuration("qrc", {"lam": [0.1, 0.2], "rule": "td"}, "Probe/Trace-v0", 2000)
+    plan = dataclasses.asdict(configuration) | {"seeds": SEEDS}
     config = {"plan": plan, "sessions": [{"started": "2026-01-01"}]}
     return Subject(folder, "QRC(λ) on a <world>", config, step)
 
