@@ -50,12 +50,12 @@ class Question(NamedTuple):
 
 
 def of_variants(
-    study: str, envs: tuple[str, ...], variants: Mapping[str, tuple[str, str]]
+    studies: tuple[str, ...], envs: tuple[str, ...], variants: Mapping[str, tuple[str, str]]
 ) -> Callable[[Table], Pairs]:
-    """The final returns of pairs of variants of a study, by what a row is called."""
+    """The final returns of pairs of variants of some studies, by what a row is called."""
 
     def pairs(runs: Table) -> Pairs:
-        mine = runs[runs["study"] == study]
+        mine = runs[runs["study"].isin(studies)]
         grouped = mine.groupby(["env", "variant"])["final"]
         finals = {key: rows.dropna().to_numpy() for key, rows in grouped}
         return {
@@ -84,7 +84,7 @@ QUESTIONS: dict[str, Question] = {
         "Should Gradient PPO's policy learn from fresh or from stale advantages?",
         ("fresh", "stale"),
         of_variants(
-            "mujoco",
+            ("mujoco",),
             TASKS,
             {rules.get(r).title: (f"{r}-fresh", f"{r}-stale") for r in RULES},
         ),
@@ -93,7 +93,7 @@ QUESTIONS: dict[str, Question] = {
     "trace cut": Question(
         "Does it matter where QRC(λ) cuts its traces at a non-greedy action?",
         ("Watkins", "after"),
-        of_variants("minatar", GAMES, {"QRC(λ)": ("qrc-watkins", "qrc")}),
+        of_variants(("minatar",), GAMES, {"QRC(λ)": ("qrc-watkins", "qrc")}),
         200_000,
     ),
     "slope": Question(
