@@ -2,9 +2,11 @@
 
     python -m benchmarks.leaky_relu --slope 1
     python -m benchmarks.leaky_relu --slope 0.01
+    python -m benchmarks.leaky_relu --slope 0.01 --long
 
 The first observation is normalised to zeros and biases begin at 0, so that the very first
-update goes through that point in every unit. Writes `results/leaky_relu/slope-….json`.
+update goes through that point in every unit. Writes `results/leaky_relu/slope-….json`; with
+`--long` runs of a million steps, to compare with those of `results/minatar-1m`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks import learning
 from eligrad._base.files import write_json
 from eligrad.runs.provenance import provenance
 from eligrad.training import train
@@ -25,6 +28,9 @@ GAMES = ("Breakout", "Freeway", "Seaquest", "Asterix", "SpaceInvaders")
 AGENTS: dict[str, dict[str, Any]] = {"q-lambda": {}, "qrc": {"regularize": "parameters"}}
 """With the settings in which they differ from the presets."""
 STEPS, LAST = 200_000, 20_000
+LONG_GAMES, LONG_AGENTS, LONG_STEPS = ("Breakout", "SpaceInvaders"), ("qrc", "stream-q"), 1_000_000
+"""As in `results/minatar-1m`, whose runs have slope 1."""
+LONG_STUDY = "leaky_relu/1m"
 
 
 def leaky_relu_of_pytorch(x: jax.Array, negative_slope: float = 0.01) -> jax.Array:
@@ -50,11 +56,21 @@ def play(agent: str, game: str, seeds: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--slope", type=float, choices=(1.0, 0.01), required=True)
+    parser.add_argument("--long", action="store_true", help="a million steps")
+    parser.add_argument("--games", nargs="+", default=LONG_GAMES, help="of --long")
+    parser.add_argument("--agents", nargs="+", default=LONG_AGENTS, help="of --long")
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--out", type=Path, default=Path("results/leaky_relu"))
     arguments = parser.parse_args()
     if arguments.slope != 1.0:
         jax.nn.leaky_relu = leaky_relu_of_pytorch
+    if arguments.long:
+        if arguments.slope == 1.0:
+            parser.error("benchmarks.minatar_learning makes the long runs with slope 1")
+        envs, seeds = [f"MinAtar/{game}-v1" for game in arguments.games], range(arguments.seeds)
+        steps, out = dict.fromkeys(envs, LONG_STEPS), Path("results") / LONG_STUDY
+        learning.measure(envs, arguments.agents, steps, seeds, out, chunk=20_000)
+        return
     arguments.out.mkdir(parents=True, exist_ok=True)
     rows = []
     for game in GAMES:
