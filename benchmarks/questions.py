@@ -50,19 +50,31 @@ class Question(NamedTuple):
 
 
 def of_variants(
-    studies: tuple[str, ...], envs: tuple[str, ...], variants: Mapping[str, tuple[str, str]]
+    studies: Sequence[str],
+    envs: Sequence[str],
+    variants: Mapping[str, tuple[str, str]],
+    against: Sequence[str] | None = None,
 ) -> Callable[[Table], Pairs]:
-    """The final returns of pairs of variants of some studies, by what a row is called."""
+    """The final returns of pairs of variants that have run, by what a row is called.
+
+    Args:
+        studies: whose runs count.
+        envs: the environments.
+        variants: the two sides by row.
+        against: the studies of the second side, if they are others.
+    """
 
     def pairs(runs: Table) -> Pairs:
-        mine = runs[runs["study"].isin(studies)]
-        grouped = mine.groupby(["env", "variant"])["final"]
-        finals = {key: rows.dropna().to_numpy() for key, rows in grouped}
-        return {
-            (env, row): (finals[env, a], finals[env, b])
+        def finals(env: str, variant: str, studies: Sequence[str]) -> np.ndarray:
+            mine = runs[runs["study"].isin(studies) & (runs["env"] == env)]
+            return mine[mine["variant"] == variant]["final"].dropna().to_numpy()
+
+        found = {
+            (env, row): (finals(env, a, studies), finals(env, b, against or studies))
             for env in envs
             for row, (a, b) in variants.items()
         }
+        return {key: sides for key, sides in found.items() if all(map(len, sides))}
 
     return pairs
 
@@ -101,6 +113,27 @@ QUESTIONS: dict[str, Question] = {
         ("slope 0.01", "slope 1"),
         lambda runs: by_slope(),
         leaky_relu.STEPS,
+    ),
+    "slope, long run": Question(
+        "Does the slope of the leaky ReLU at exactly 0 matter in the long run?",
+        ("slope 0.01", "slope 1"),
+        of_variants(
+            (leaky_relu.LONG_STUDY,),
+            leaky_relu.LONG_GAMES,
+            {TITLES[agent]: (agent, agent) for agent in leaky_relu.LONG_AGENTS},
+            against=("minatar-1m",),
+        ),
+        leaky_relu.LONG_STEPS,
+    ),
+    "recursion": Question(
+        "Does the published code's recursion for ∇D matter in Gradient PPO?",
+        ("published", "right"),
+        of_variants(
+            ("mujoco-1m", "recursion"),
+            ("Hopper-v4", "HalfCheetah-v4"),
+            {rules.get(r).title: (f"{r}-fresh-published", f"{r}-fresh") for r in ("tdrc", "tdc")},
+        ),
+        1_001_472,
     ),
 }
 
@@ -284,5 +317,5 @@ def draw_all(runs: Table, folder: Path) -> None:
     """All figures of the questions, into a folder."""
     folder.mkdir(exist_ok=True)
     for name, question in QUESTIONS.items():
-        draw(question, runs, folder / f"{name.replace(' ', '-')}.png")
+        draw(question, runs, folder / f"{name.replace(',', '').replace(' ', '-')}.png")
     draw_exact(folder / "recursion-exact.png")

@@ -437,8 +437,8 @@ CLAIMS: tuple[Claim, ...] = (
     ("QRC(λ) > QC(λ)", "qrc", "qc", GAMES, FIVE_MILLION),
     ("QRC(λ) > GQ2(λ)", "qrc", "gq2", GAMES, ("minatar",)),
     ("Gradient PPO > PPO", "tdrc-fresh", "ppo", ("HalfCheetah-v4", "Ant-v4"), ONE_MILLION),
-    ("TDRC(λ) > TDC(λ) in Gradient PPO", "tdrc-fresh", "tdc-fresh", TASKS, ("mujoco",)),
-    ("TDC(λ) > GTD2(λ) in Gradient PPO", "tdc-fresh", "gtd2-fresh", TASKS, ("mujoco",)),
+    ("TDRC(λ) > TDC(λ) in Gradient PPO", "tdrc-fresh", "tdc-fresh", TASKS, ONE_MILLION),
+    ("TDC(λ) > GTD2(λ) in Gradient PPO", "tdc-fresh", "gtd2-fresh", TASKS, ONE_MILLION),
 )
 """Claim, variant, what it is said to be better than, environments, studies."""
 VERDICTS = ("**holds**", "**does not hold**", "not enough data")
@@ -594,6 +594,7 @@ def chosen(runs: Table, study: str, variants: Sequence[str] = ()) -> Table:
 
 
 FIVE = ("qrc", "stream-q", "q-lambda-sparse", "qc")
+GRADIENT_PPO_RULES = ("ppo", "tdrc-fresh", "tdc-fresh", "gtd2-fresh")
 BETA = ("qrc", "qrc-beta0.1", "qrc-beta0.01", "qc")
 BLOCKS: dict[str, Callable[[Table], str]] = {
     "claims": claims_in_short,
@@ -642,7 +643,8 @@ PICTURES: dict[str, tuple[str, tuple[str, ...], int]] = {
     "minatar-5m/curves.png": ("minatar-5m", FIVE, 2),
     "minatar-5m/beta.png": ("minatar-5m", BETA, 2),
     "mujoco/curves.png": ("mujoco", (), 1),
-    "mujoco-1m/curves.png": ("mujoco-1m", (), 1),
+    "mujoco-1m/curves.png": ("mujoco-1m", GRADIENT_PPO_RULES, 1),
+    "mujoco-1m/streaming.png": ("mujoco-1m", ("ppo", "stream-ac", "gradient-ac"), 1),
 }
 """For each picture its study, its variants (all, without any), and the points joined."""
 _BLOCK = re.compile(r"(<!-- begin (.+?) -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)

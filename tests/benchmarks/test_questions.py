@@ -53,6 +53,15 @@ def test_an_answer_names_what_stands_and_the_better_side(question):
     assert told.startswith("**Not enough data to tell**: of 2 differences, 3 seeds a side, none")
 
 
+def test_sides_may_be_of_other_studies_and_pairs_without_runs_are_left_out():
+    runs = the_runs({("Breakout", "a"): [1.0, 2.0], ("Freeway", "a"): [3.0]})
+    later = the_runs({("Breakout", "a"): [5.0, 6.0, 7.0]}).assign(study="later")
+    pairs = questions.of_variants(("later",), ENVS, {"row": ("a", "a")}, against=("s",))
+    ((key, (first, second)),) = pairs(pd.concat([runs, later])).items()
+    assert key == ("Breakout", "row")
+    assert (first.tolist(), second.tolist()) == ([5.0, 6.0, 7.0], [1.0, 2.0])
+
+
 def test_the_figure_of_a_question(question, tmp_path):
     runs = the_runs({("Breakout", "a"): [1.0, 2.0], ("Breakout", "b"): [9.0, 7.0]} | LEVEL_PAIR)
     questions.draw(question, runs, tmp_path / "figure.png")
