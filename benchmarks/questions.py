@@ -102,6 +102,16 @@ QUESTIONS: dict[str, Question] = {
         ),
         301_056,
     ),
+    "fresh or stale, long run": Question(
+        "Fresh or stale advantages over a million steps?",
+        ("fresh", "stale"),
+        of_variants(
+            ("mujoco-1m", "gradient-ppo/stage-2"),
+            TASKS,
+            {rules.get("tdrc").title: ("tdrc-fresh", "tdrc-stale")},
+        ),
+        1_001_472,
+    ),
     "trace cut": Question(
         "Does it matter where QRC(λ) cuts its traces at a non-greedy action?",
         ("Watkins", "after"),
