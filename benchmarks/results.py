@@ -10,6 +10,7 @@ is made. `results/curves.parquet` holds all learning curves as one tidy table.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import re
 import sys
@@ -502,6 +503,30 @@ def claims_in_short(runs: Table) -> str:
     return markdown([["claim", "holds", "does not hold", "not enough data"], *rows])
 
 
+def older_and_newer(runs: Table) -> str:
+    """Of what ran twice, with other seeds and revisions: both means, and whether they differ."""
+    rows, p = list[list[str]](), list[float]()
+    for studies in (FIVE_MILLION, ONE_MILLION):
+        by_study = [runs[runs["study"] == study] for study in studies]
+        for env, variant in itertools.product(ENVS, NAMES):
+            both = [
+                mine[(mine["env"] == env) & (mine["variant"] == variant)]["final"].dropna()
+                for mine in by_study
+            ]
+            if not any(each.empty for each in both):
+                digits = 1 if env in GAMES else 0
+                cells = [f"{mean_and_error(each, digits)} ({len(each)})" for each in both]
+                rows.append([env, NAMES[variant], *cells])
+                welch: Any = stats.ttest_ind(*both, equal_var=False)
+                p.append(float(welch.pvalue))
+    adjusted = statistics.holm(np.array(p))
+    lines = [["environment", "agent", "older (seeds)", "newer (seeds)", "p", "p (Holm)"]]
+    for row, alone, corrected in zip(rows, p, adjusted, strict=True):
+        lines.append([*row, f"{alone:.2f}", f"{corrected:.2f}"])
+    apart = int((adjusted < LEVEL).sum()) or "None"
+    return f"{markdown(lines)}\n\n{apart} of {len(rows)} rows is told apart (5 %)."
+
+
 def _corrected(runs: Table, claims: Sequence[Claim]) -> Iterator[tuple[Any, float]]:
     rows = list(_comparisons(runs, claims))
     missing = sum(len(envs) for *_, envs, _ in claims) - len(rows)
@@ -599,6 +624,7 @@ BETA = ("qrc", "qrc-beta0.1", "qrc-beta0.01", "qc")
 BLOCKS: dict[str, Callable[[Table], str]] = {
     "claims": claims_in_short,
     "verdicts": verdicts,
+    "older and newer": older_and_newer,
     "verdicts, level": lambda runs: verdicts(
         runs, LEVEL_WITH, ("**does not hold**, above", "**does not hold**, below", "not told apart")
     ),

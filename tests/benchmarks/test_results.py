@@ -241,3 +241,21 @@ def test_what_is_committed_follows_from_the_files():
     committed = pd.read_parquet(results.ROOT / "curves.parquet")
     pd.testing.assert_frame_equal(committed, curves, check_dtype=False)
     assert (results.ROOT / "curves.parquet").stat().st_size < 20e6
+
+
+@pytest.mark.parametrize(("newer", "apart"), [([2.0, 3.0, 4.0], "None"), ([9.0, 9.1, 9.2], "1")])
+def test_older_and_newer_runs_of_an_agent_are_compared(newer, apart):
+    finals = {("minatar-5m", "qrc"): [1.0, 2.0, 3.0], ("h/stage-2", "qrc"): newer}
+    alone = {("minatar-5m", "qc"): [5.0, 6.0]}
+    runs = pd.DataFrame(
+        [
+            {"study": study, "env": "Breakout", "variant": variant, "final": value}
+            for (study, variant), values in (finals | alone).items()
+            for value in values
+        ]
+    )
+    _, _, row, _, said = results.older_and_newer(runs).splitlines()
+    p = stats.ttest_ind([1.0, 2.0, 3.0], newer, equal_var=False).pvalue
+    assert row.startswith("| Breakout | QRC(λ) | 2.0 ± 0.6 (3) | ")
+    assert row.endswith(f" (3) | {p:.2f} | {p:.2f} |")
+    assert said == f"{apart} of 1 rows is told apart (5 %)."
