@@ -179,11 +179,11 @@ def mean_and_error(values: Table, digits: int = 2) -> str:
     return " ± ".join(f"{number:,.{digits}f}" for number in numbers)
 
 
-def finals(runs: Table, column: str = "final", digits: int = 2) -> str:
+def finals(runs: Table, digits: int = 2) -> str:
     """Mean ± standard error by variant and environment; in brackets the runs that diverged."""
 
     def cell(mine: Table) -> str:
-        text, count = mean_and_error(mine[column], digits), int(mine["diverged"].sum())
+        text, count = mean_and_error(mine["final"], digits), int(mine["diverged"].sum())
         return text + (f" ({count} of {len(mine)} diverged)" if count else "")
 
     return table(runs, NAMES, cell)
@@ -629,17 +629,13 @@ BLOCKS: dict[str, Callable[[Table], str]] = {
         runs, LEVEL_WITH, ("**does not hold**, above", "**does not hold**, below", "not told apart")
     ),
     "minatar": lambda runs: finals(chosen(runs, "minatar")),
-    "minatar differences": lambda runs: differences(chosen(runs, "minatar")),
     "minatar-1m": lambda runs: finals(chosen(runs, "minatar-1m")),
-    "minatar-1m differences": lambda runs: differences(chosen(runs, "minatar-1m")),
     "minatar-5m": lambda runs: finals(chosen(runs, "minatar-5m", FIVE)),
-    "minatar-5m differences": lambda runs: differences(chosen(runs, "minatar-5m", FIVE)),
     "beta": lambda runs: finals(chosen(runs, "minatar-5m", BETA)),
     "beta differences": lambda runs: differences(chosen(runs, "minatar-5m", BETA)),
     "leaky relu": lambda runs: leaky_relu(),
     "classics": lambda runs: classics(),
     "mujoco": lambda runs: finals(chosen(runs, "mujoco"), digits=0),
-    "mujoco area": lambda runs: finals(chosen(runs, "mujoco"), "area", digits=0),
     "mujoco-1m": lambda runs: finals(chosen(runs, "mujoco-1m"), digits=0),
     "gradient ppo, stage 1": lambda runs: finals(study_of_gradient_ppo(runs), digits=0),
     "gradient ppo, scores": scores_of_gradient_ppo,
