@@ -189,6 +189,24 @@ def finals(runs: Table, digits: int = 2) -> str:
     return table(runs, NAMES, cell)
 
 
+def studies(runs: Table) -> str:
+    """What each study holds."""
+    lines = [["study", "environments", "variants", "seeds", "steps"]]
+    for name, mine in runs.groupby("study"):
+        envs = [env for env in ENVS if (mine["env"] == env).any()]
+        seeds, steps = (sorted(mine[column].unique()) for column in ("seed", "steps"))
+        lines.append(
+            [
+                f"`{name}`",
+                ", ".join(envs),
+                str(mine["variant"].nunique()),
+                f"{seeds[0]} to {seeds[-1]}",
+                ", ".join(f"{each:,}" for each in steps),
+            ]
+        )
+    return markdown(lines)
+
+
 def differences(runs: Table, reference: str = "qrc") -> str:
     """Each variant less the reference, ± standard error of the difference.
 
@@ -622,6 +640,7 @@ FIVE = ("qrc", "stream-q", "q-lambda-sparse", "qc")
 GRADIENT_PPO_RULES = ("ppo", "tdrc-fresh", "tdc-fresh", "gtd2-fresh")
 BETA = ("qrc", "qrc-beta0.1", "qrc-beta0.01", "qc")
 BLOCKS: dict[str, Callable[[Table], str]] = {
+    "studies": studies,
     "claims": claims_in_short,
     "verdicts": verdicts,
     "older and newer": older_and_newer,
