@@ -176,7 +176,7 @@ def mean_and_error(values: Table, digits: int = 2) -> str:
     """Mean ± standard error over the seeds that have a value."""
     known = values.dropna()
     numbers = (known.mean(), known.std(ddof=1) / np.sqrt(len(known)))
-    return " ± ".join(f"{number:,.{digits}f}" for number in numbers)
+    return " ± ".join(f"{number:,.{digits}f}" for number in numbers).replace("-", "−")
 
 
 def finals(runs: Table, digits: int = 2) -> str:
@@ -344,7 +344,7 @@ def finals_of_h(runs: Table, envs: Sequence[str], digits: int) -> str:
     mine, rows = study_of_h(runs)
 
     def cell(mine: Table) -> str:
-        text = mean_and_error(mine["final"], digits).replace("-", "−")
+        text = mean_and_error(mine["final"], digits)
         lost = int((mine["final"] < LOST.get(mine["env"].iloc[0], -np.inf)).sum())
         return text + (f" ({lost} of {len(mine)} lost)" if lost else "")
 
