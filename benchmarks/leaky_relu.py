@@ -68,7 +68,7 @@ def main() -> None:
         if arguments.slope == 1.0:
             parser.error("benchmarks.minatar_learning makes the long runs with slope 1")
         envs, seeds = [f"MinAtar/{game}-v1" for game in arguments.games], range(arguments.seeds)
-        steps, out = dict.fromkeys(envs, LONG_STEPS), Path("results") / LONG_STUDY
+        steps, out = dict.fromkeys(envs, LONG_STEPS), arguments.out / "1m"
         learning.measure(envs, arguments.agents, steps, seeds, out, chunk=20_000)
         return
     arguments.out.mkdir(parents=True, exist_ok=True)

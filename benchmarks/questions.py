@@ -173,6 +173,8 @@ def differences(pairs: Pairs) -> list[Difference]:
 def answer(question: Question, runs: Table) -> str:
     """A sentence: which differences stand, or that none does."""
     found = differences(question.pairs(runs))
+    if not found:
+        return "Not run yet."
     seeds = sorted({n for each in found for n in each.seeds})
     size = f"of {len(found)} differences, {' or '.join(map(str, seeds))} seeds a side"
     test = "Welch's t-test, Holm's correction, 5 %"
@@ -324,8 +326,9 @@ BLOCKS: dict[str, Callable[[Table], str]] = {
 
 
 def draw_all(runs: Table, folder: Path) -> None:
-    """All figures of the questions, into a folder."""
+    """All figures of the questions that have runs, into a folder."""
     folder.mkdir(exist_ok=True)
     for name, question in QUESTIONS.items():
-        draw(question, runs, folder / f"{name.replace(',', '').replace(' ', '-')}.png")
+        if question.pairs(runs):
+            draw(question, runs, folder / f"{name.replace(',', '').replace(' ', '-')}.png")
     draw_exact(folder / "recursion-exact.png")

@@ -541,8 +541,9 @@ def older_and_newer(runs: Table) -> str:
     lines = [["environment", "agent", "older (seeds)", "newer (seeds)", "p", "p (Holm)"]]
     for row, alone, corrected in zip(rows, p, adjusted, strict=True):
         lines.append([*row, f"{alone:.2f}", f"{corrected:.2f}"])
-    apart = int((adjusted < LEVEL).sum()) or "None"
-    return f"{markdown(lines)}\n\n{apart} of {len(rows)} rows is told apart (5 %)."
+    apart = int((adjusted < LEVEL).sum())
+    which = f"{apart or 'None'} of {len(rows)} rows {'are' if apart > 1 else 'is'} told apart"
+    return f"{markdown(lines)}\n\n{which} (5 %)."
 
 
 def _corrected(runs: Table, claims: Sequence[Claim]) -> Iterator[tuple[Any, float]]:

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 import yaml
 
 from eligrad._base.optional import TRAIN
@@ -157,6 +158,26 @@ main(["train", "qrc", "MinAtar/Breakout-v1"])
         "pip install 'eligrad[train]'"
     )
     assert "Traceback" not in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("package", "command"),
+    [
+        ("matplotlib", ["demo"]),
+        ("pyarrow", ["train", "qrc", "Probe/Trace-v0", "--steps", "2", "--seeds", "1"]),
+        ("pyarrow", ["watch", "run"]),
+        ("pandas", ["compare", "run"]),
+    ],
+)
+def test_a_package_that_a_command_needs_later_is_named(
+    package, command, tmp_path, monkeypatch, quickest_programs
+):
+    monkeypatch.chdir(tmp_path)
+    train("q-lambda", "Probe/Trace-v0", steps=5, seeds=[4], out=tmp_path / "run")
+    code = f"from eligrad.cli import main\nmain({command})"
+    result = run_without({package}, code)
+    assert "Traceback" not in result.stderr, result.stderr
+    assert f"needs the package {package!r}, which is not installed: pip install" in result.stderr
 
 
 def test_training_needs_no_parser_and_no_frames(quickest_programs):

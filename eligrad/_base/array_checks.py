@@ -25,7 +25,8 @@ def real(name: str, value: Any, like: Array | None = None) -> Array:
     A number of Python's gets the dtype of `like`, as in NumPy and JAX it has none of its own.
     """
     array = jnp.asarray(value)
-    if like is not None and (array.weak_type or isinstance(value, float)):
+    plain = array.weak_type or isinstance(value, float)
+    if like is not None and plain and is_real(array.dtype):
         return array.astype(like.dtype)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise TypeError(

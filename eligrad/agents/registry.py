@@ -182,7 +182,7 @@ def make_settings(
                     f"setting of {name}", setting, others, names_here(setting, others)
                 )
             if np.ndim(value):
-                value = _for_each_run(setting, value, 0 if setting in static else runs)
+                value = _for_each_run(setting, value, None if setting in static else runs)
             sound[setting] = value
     if explores and steps is not None:
         share = EXPLORATION_FRACTION if fraction is None else fraction
@@ -194,8 +194,8 @@ def make_settings(
     return dataclasses.replace(default, **sound)
 
 
-def _for_each_run(setting: str, values: Any, runs: int) -> np.ndarray:
-    """The values of a setting as an array, if there is one for each run."""
+def _for_each_run(setting: str, values: Any, runs: int | None) -> np.ndarray:
+    """The values of a setting as an array, if there is one for each run; None: none may be."""
     if len(values) != runs:
         raise ValueError(
             f"{setting} is {values}; one value is accepted, or for a number a list with one for "

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from eligrad._base.errors import DamagedFileWarning, messages_of
+from eligrad._base.optional import needs_train
 from eligrad._base.text import printable
 
 
@@ -30,7 +31,8 @@ def run(command: str, action: Callable[[], int], *, debug: bool = False) -> int:
         warnings.simplefilter("always", DamagedFileWarning)
         warnings.showwarning = say
         try:
-            return action()
+            with needs_train("this command"):
+                return action()
         except BrokenPipeError:  # `eligrad.cli.main` ends without a word
             raise
         except (ValueError, TypeError, ImportError, OSError) as error:

@@ -13,6 +13,7 @@ from typing import Any
 from jax.errors import JaxRuntimeError
 
 from eligrad._base.checks import whole_number
+from eligrad._base.errors import DamagedFileError
 from eligrad.cli.modules import look_here
 from eligrad.cli.train import Train
 from eligrad.engines import Diverged, EnvironmentFault, OutOfMemory, WorkerDied
@@ -86,11 +87,11 @@ def run(command: Train) -> int:
 
 
 def _is_finished(folder: Path, steps: int) -> bool:
-    """Whether a run has all of these steps already."""
+    """Whether a run has made these steps, and no more, already."""
     run = RunFolder.open(folder)
     rollout = rollout_of(run.config["plan"]["settings"])
-    with contextlib.suppress(FileNotFoundError):
-        return run.summary["finished"] and run.summary["steps"] >= whole_rollouts(steps, rollout)
+    with contextlib.suppress(FileNotFoundError, DamagedFileError):  # training writes it anew
+        return run.summary["finished"] and run.summary["steps"] == whole_rollouts(steps, rollout)
     return False
 
 

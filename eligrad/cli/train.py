@@ -210,7 +210,8 @@ def _parse_config(arguments: list[str], path: Path) -> Train:
     if "steps" in options:
         of_file["steps"] = whole_number("steps", options["steps"])
     if "seeds" in options:
-        seeds = each_seed(options["seeds"])
+        if not (seeds := each_seed(options["seeds"])):
+            raise ValueError("seeds are []; different ones, at least 1, are accepted")
         of_file |= {"seeds": len(seeds), "seed": seeds[0]}
     default = _defaults(options["agent"], **of_file, config=path)
     command = _cli(arguments, default)

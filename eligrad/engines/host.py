@@ -46,6 +46,8 @@ class LockstepEngine(HostEngine):
     count: int
     env: HostEnvironment
     agents: Any
+    elsewhere = 0
+    """Runs of the same training in other processes."""
 
     @abstractmethod
     def _reset(self, env_seeds: np.ndarray) -> np.ndarray:
@@ -55,7 +57,7 @@ class LockstepEngine(HostEngine):
         """Steps the environments; an error says in which step.
 
         A policy that has diverged returns actions that are not finite, which simulators refuse.
-        While other runs are finite, it sends another action instead; its metrics show the
+        Where others train beside it, it sends another action instead; its metrics show the
         divergence.
         """
         try:
@@ -63,7 +65,7 @@ class LockstepEngine(HostEngine):
                 return self._copies.step(action)
             except ValueError:
                 lost = ~np.isfinite(action).reshape(self.count, -1).all(axis=1)
-                if not lost.any() or lost.all():
+                if not lost.any() or self.count + self.elsewhere == 1:
                     raise
                 space: Any = self.env.action_space
                 idle = np.clip(np.nan_to_num(action, nan=0.0), space.low, space.high)

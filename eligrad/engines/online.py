@@ -329,10 +329,18 @@ class Online:
                     f"the observation has dtype {array.dtype}, which cannot be converted to {dtype}"
                     ", that of those before"
                 )
+            given = array
             with np.errstate(over="ignore"):  # too large a number is refused below
-                array = array.astype(dtype)
+                array = given.astype(dtype)
+            if dtype.kind in "iu" and (array != given).any():
+                where = tuple(int(i) for i in np.argwhere(array != given)[0])
+                limits = np.iinfo(dtype)
+                raise ValueError(
+                    f"the observation is {given[where]} at {where}; a number from {limits.min} to "
+                    f"{limits.max} is accepted"
+                )
         if array.dtype.kind == "f":
-            bad = ~(np.abs(array) <= LARGEST)
+            bad = ~(np.abs(array) <= np.float64(LARGEST))  # float16 has no such number
             if bad.any():
                 where = tuple(int(i) for i in np.argwhere(bad)[0])
                 raise ValueError(

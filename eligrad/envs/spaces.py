@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from eligrad._base.checks import is_traced
+
 
 class _Choices:
     """What one choice and several have in common: integers that count from 0."""
@@ -72,7 +74,8 @@ class Box:
                 raise ValueError(
                     f"Box {bound} has shape {shape}; a scalar or {tuple(self.shape)} is accepted"
                 )
-        if not np.all(np.asarray(self.low) <= np.asarray(self.high)):
+        bounds = (self.low, self.high)
+        if not any(map(is_traced, bounds)) and not np.all(np.less_equal(*bounds)):
             raise ValueError(
                 f"Box low is {self.low} and high {self.high}; low at most high is accepted"
             )

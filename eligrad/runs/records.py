@@ -22,9 +22,9 @@ from eligrad.runs.plan import read_config
 
 RUNS, JOBS, FAILURES = "runs", "jobs", "failures"
 """Folders of a store: of finished runs, of what is being trained, of what went wrong."""
-STAGE_ONE, STAGE_TWO = "stage-1", "stage-2"
-"""Folders of the two-stage protocol: of the runs that configurations are chosen by, and of those
-that are reported."""
+STAGE_ONE, STAGE_TWO, CHOICE = "stage-1", "stage-2", "choice.json"
+"""Of the two-stage protocol: the folder of the runs that configurations are chosen by, that of the
+runs that are reported, and the file beside both that says what was chosen."""
 
 _NUMBER = int | float | None
 _PLAN = {
@@ -97,14 +97,17 @@ def scan_reported(path: str | Path) -> list[Record]:
     luck. STORE/stage-1 by itself gives them.
     """
     records = scan(path)
-    second = {_store_of(record, STAGE_TWO) for record in records}
-    return [r for r in records if _store_of(r, STAGE_ONE) not in second - {None}]
+    second = {_store_of(record, STAGE_TWO, path) for record in records}
+    return [r for r in records if _store_of(r, STAGE_ONE, path) not in second - {None}]
 
 
-def _store_of(record: Record, stage: str) -> tuple[str, ...] | None:
-    """The store whose stage the run belongs to, or None."""
+def _store_of(record: Record, stage: str, base: str | Path) -> Path | None:
+    """The two-stage store that has the run in this stage, or None."""
     parts = Path(record.run).parts
-    return parts[: parts.index(stage)] if stage in parts else None
+    if stage not in parts:
+        return None
+    store = Path(base, *parts[: parts.index(stage)])
+    return store if (store / CHOICE).is_file() else None
 
 
 def _run_folders(path: Path, seen: set[str]) -> Iterator[Path]:

@@ -16,7 +16,7 @@ import numpy as np
 from eligrad._base.files import write_json
 from eligrad.agents import TITLES, registry
 from eligrad.runs.configuration import Configuration, Run
-from eligrad.runs.records import STAGE_ONE
+from eligrad.runs.records import CHOICE, STAGE_ONE
 from eligrad.sweeps import choice as choosing
 from eligrad.sweeps.choice import Candidates, Choice
 from eligrad.sweeps.spec import Spec, SpecError
@@ -106,7 +106,7 @@ def write_choice(
         "stage_two_seeds": list(plan.fresh_seeds),
         "agents": [choosing.as_json(choice, candidates, settings) for choice in choices],
     }
-    write_json(store / "choice.json", content)
+    write_json(store / CHOICE, content)
 
 
 def choice_as_text(plan: TwoStage, candidates: Candidates, choices: Sequence[Choice]) -> str:

@@ -49,7 +49,9 @@ def engine_of_part(plan: Plan, runs: Sequence[int]) -> Engine:
     part = plan.part(runs)
     env = as_environment(str(plan.env), plan.max_episode_steps, plan.info)
     agent = registry.build(str(plan.agent), part.settings, env)
-    return make_engine(agent, env, change_params(env, plan.env_params), part.seeds)
+    engine: Any = make_engine(agent, env, change_params(env, plan.env_params), part.seeds)
+    engine.elsewhere = len(plan.seeds) - len(runs)
+    return engine
 
 
 def title(plan: Plan, env: Any) -> str:

@@ -9,6 +9,7 @@ def norm_of_weights(session):  # a metric of your own, one number or one for eac
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from pathlib import Path
 
@@ -30,15 +31,15 @@ class StopAtReturn:
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold
         self._recent: list[deque[float]] = []
-        self._seen: tuple[Session | None, int] = (None, 0)
+        self._seen: tuple[weakref.ref[Session] | None, int] = (None, 0)
 
     def __call__(self, session: Session) -> bool:
         """Returns whether training continues."""
-        tables = session.unsaved[-1]
-        if self._seen != (session, session.chunks - 1):  # chunks that were not seen came before
+        tables, this = session.unsaved[-1], weakref.ref(session)
+        if self._seen != (this, session.chunks - 1):  # chunks that were not seen came before
             tables = session.tables()
             self._recent = [deque(maxlen=RECENT) for _ in range(session.engine.count)]
-        self._seen = (session, session.chunks)
+        self._seen = (this, session.chunks)
         run, returns = (np.asarray(tables.episodes[name]) for name in ("run", "return"))
         for place, recent in enumerate(self._recent):
             recent.extend(returns[run == place][-RECENT:])
@@ -90,4 +91,4 @@ def _best_evaluation(session: Session) -> float:
         return -np.inf
     means = chunks.group_by("step").aggregate([("evaluation_return", "mean")])
     known = means["evaluation_return_mean"].drop_null().to_pylist()
-    return max(known, default=-np.inf)
+    return max((mean for mean in known if not np.isnan(mean)), default=-np.inf)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -63,7 +63,11 @@ def evaluate(
             return _warned(*_count(act, playing, runs, episodes, max_steps), max_steps)
     params = jax.tree.map(jnp.asarray, env.default_params() if params is None else params)
     keys = jax.random.split(jax.random.key(seed), episodes)
-    make = _kept_program if isinstance(env, Hashable) else _program
+    try:
+        hash(env)
+        make = _kept_program
+    except TypeError:
+        make = _program
     total, ended = make(env, greedy, max_steps)(agents, states, params, keys)
     return _warned(np.asarray(total), np.asarray(ended), max_steps)
 

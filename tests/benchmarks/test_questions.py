@@ -62,6 +62,15 @@ def test_sides_may_be_of_other_studies_and_pairs_without_runs_are_left_out():
     assert (first.tolist(), second.tolist()) == ([5.0, 6.0, 7.0], [1.0, 2.0])
 
 
+def test_a_question_that_has_no_runs_yet(question, tmp_path, monkeypatch):
+    runs = the_runs({("Seaquest", "other"): [1.0, 2.0]})
+    assert questions.answer(question, runs) == "Not run yet."
+    monkeypatch.setattr(questions, "QUESTIONS", {"this": question})
+    monkeypatch.setattr(questions, "draw_exact", lambda path: None)
+    questions.draw_all(runs, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_figure_of_a_question(question, tmp_path):
     runs = the_runs({("Breakout", "a"): [1.0, 2.0], ("Breakout", "b"): [9.0, 7.0]} | LEVEL_PAIR)
     questions.draw(question, runs, tmp_path / "figure.png")

@@ -276,6 +276,9 @@ def test_typed_steps_come_before_those_of_a_file(tmp_path):
     assert (typed.steps, typed.seeds, typed.seed) == (1_000_000, 1, 4)
     with pytest.raises(ValueError, match="seeds is 3, and --config is given"):
         cli_train.parse(["--config", str(file), "--seeds", "3"])
+    file.write_text(BOTH + "steps = 5e6\nseeds = []\n")
+    with pytest.raises(ValueError, match=r"seeds are \[\]; different ones, at least 1,"):
+        cli_train.parse(["--config", str(file)])
 
 
 @pytest.mark.usefixtures("quickest_programs")
@@ -298,8 +301,13 @@ def test_resuming_a_finished_run_says_so_and_trains_nothing(tmp_path, capsys):
     assert cli_train.main(resumed) == 0
     assert "is finished; a larger --steps continues it" in capsys.readouterr().out
     assert len(RunFolder(run).config["sessions"]) == 1
+    assert cli_train.main([*resumed, "--steps", "10"]) == 2
+    assert "steps is 10, but" in capsys.readouterr().err
     assert cli_train.main([*resumed, "--steps", "30"]) == 0
     again = json.loads((run / "summary.json").read_text())
     assert again["steps"] == 30
     # The time to compile is that of all sessions, as all other time is.
     assert first["startup_seconds"] < again["startup_seconds"] < again["seconds"]
+    (run / "summary.json").write_text("{")  # training writes it anew
+    assert cli_train.main(resumed) == 0
+    assert json.loads((run / "summary.json").read_text())["finished"]

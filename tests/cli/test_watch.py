@@ -274,9 +274,10 @@ def test_watch_follows_a_run_to_its_end(tmp_path):
             seen += os.read(mine, 65536).decode(errors="replace")
 
     until("200.parquet is damaged")
-    assert seen.count("damaged") == 1
+    time.sleep(0.5)  # in which it looks several times
     half.unlink()
     until("step 0 of 1,000")
+    assert seen.count("damaged") == 1
     (folder.path / "config.json").write_text('{"plan": ')
     write(folder, 200)
     time.sleep(0.2)

@@ -69,12 +69,14 @@ def test_a_diverging_run_leaves_its_neighbours_alone():
         assert mixed.summary["seeds"][seed]["diverged_step"] is None
 
 
-def test_a_diverging_policy_in_gymnasium_leaves_its_neighbours_alone():
+@pytest.mark.parametrize("processes", [1, 3])
+def test_a_diverging_policy_in_gymnasium_leaves_its_neighbours_alone(processes):
     """The simulator refuses its actions; the other runs go on as if they were alone."""
 
     def run(step_sizes):
         settings = {"actor_step_size": step_sizes, "actor_kappa": [3.0, 1e-30, 3.0]}
-        return train("stream-ac", "Pendulum-v1", steps=250, seeds=3, chunk=50, **settings)
+        options = {"seeds": 3, "chunk": 50, "processes": processes}
+        return train("stream-ac", "Pendulum-v1", steps=250, **options, **settings)
 
     mixed, sound = run([1.0, 1e38, 1.0]), run([1.0, 1e-30, 1.0])
     assert mixed.summary["diverged"] == 1
@@ -132,6 +134,7 @@ def small(agent="qrc", env="Probe/Trace-v0", **options):
             lambda: small(exploration_fraction=[0.1, 0.2]),
             r"exploration_fraction is \[0.1, 0.2\]; one value is accepted, or",
         ),
+        (lambda: small(regularize=[]), r"regularize is \[\]; one value is accepted, or"),
         (
             lambda: small(env="MinAtar/Breakout-v1", env_params={"sticky": 0.0}),
             "unknown parameter of .* 'sticky'; did you mean 'sticky_probability'",

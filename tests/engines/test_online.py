@@ -275,12 +275,24 @@ def test_numbers_that_would_overflow_the_statistics_are_refused(agent):
     for spike in ({"_1": 3.4e38}, {"_1": -1e16}, {"reward": 1e20}, {"reward": 1e39}):
         with pytest.raises(ValueError, match=r"a number from -1e\+15 to 1e\+15 is accepted"):
             step(**spike)
+    short = Online(agent, (3,), 2, seed=0)
+    with pytest.raises(ValueError, match=r"the observation is inf at \(1,\)"):
+        short.observe(np.array([0.0, np.inf, 0.0], np.float16))
     assert online.steps == 20
     for _ in range(150):  # the largest that are accepted, many in a row
         step(1e15, _0=1e15)
     for _ in range(50):
         step()
     assert np.isfinite(online.td_error)
+
+
+def test_whole_numbers_that_do_not_fit_are_refused():
+    online = Online("qrc", (3,), 2, seed=0)
+    with pytest.raises(
+        ValueError, match=r"is 4611686018427387904 at \(2,\); a number from -2147483648 to"
+    ):
+        online.observe(np.array([0, 1, 2**62]))
+    online.observe(np.array([0, 1, 2**31 - 1]))
 
 
 def test_spaces_of_gymnasium_are_refused_by_name():

@@ -300,3 +300,8 @@ def test_python_on_arrays(move, hint):
 def test_boxes_that_hold_nothing_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         Box(*arguments)
+
+
+def test_a_box_may_be_made_in_a_compiled_function():
+    high = jax.jit(lambda x: jnp.minimum(x, Box(-jnp.ones(2), jnp.ones(2), (2,)).high))
+    np.testing.assert_array_equal(high(np.array([0.0, 3.0])), [0.0, 1.0])

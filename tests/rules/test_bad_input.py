@@ -99,6 +99,8 @@ def test_integer_rewards():
         loss(arrays={"r_t": np.ones(T, np.int32)})
     with pytest.raises(TypeError, match="r_t has dtype"):
         rules.td_error(0.0, np.int32(1), 0.9, 0.0)
+    with pytest.raises(TypeError, match="r_t has dtype complex64"):
+        rules.td_error(jnp.float32(0), 1j, 0.9, jnp.float32(0))
     assert rules.td_error(0.0, 1, 0.9, 0.0) == 1.0  # of Python: a number like any other
 
 

@@ -82,6 +82,8 @@ def test_one_configuration_of_each_agent_on_fresh_seeds(tmp_path):
         assert len(each["all"]) == 3
         assert sum(row["chosen_share"] for row in each["all"]) == pytest.approx(1)
         assert min(each["regret"].values()) >= 0
+    (store / "choice.json").unlink()  # folders of these names are not enough
+    assert len(load_runs(store)) == len(first) + len(second)
     text = two_stage.choice_as_text(plan, candidates, choices)
     assert "QRC(λ): chosen of 3 configurations" in text
     assert f"lam={expected['qc']:g}" in text

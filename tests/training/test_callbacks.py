@@ -92,7 +92,7 @@ def test_the_speed_leaves_out_what_callbacks_compile():
 
 def test_the_best_of_a_continued_run_is_kept(tmp_path, monkeypatch):
     best, options = tmp_path / "best.npz", {"seeds": 1, "chunk": 10}
-    means = iter([10.0, 1.0, 12.0])
+    means = iter([np.nan, 10.0, 1.0, 12.0])
     monkeypatch.setattr(
         callbacks, "evaluate", lambda *_, episodes, params: np.full((1, episodes), next(means))
     )
@@ -100,12 +100,12 @@ def test_the_best_of_a_continued_run_is_kept(tmp_path, monkeypatch):
     def every():
         return EvaluateEvery(10, episodes=2, keep_best=best)
 
-    train("qrc", TRACE, steps=10, out=tmp_path / "run", callbacks=[every()], **options)
+    train("qrc", TRACE, steps=20, out=tmp_path / "run", callbacks=[every()], **options)
     first = best.read_bytes()
-    resume(tmp_path / "run", steps=20, callbacks=[every()])
-    assert best.read_bytes() == first
     resume(tmp_path / "run", steps=30, callbacks=[every()])
-    assert saved.read_plan(best).steps == 30
+    assert best.read_bytes() == first
+    resume(tmp_path / "run", steps=40, callbacks=[every()])
+    assert saved.read_plan(best).steps == 40
 
 
 def test_stop_at_return_counts_the_recent_episodes_of_every_run():

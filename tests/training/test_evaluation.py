@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from typing import NamedTuple
@@ -119,10 +120,19 @@ def test_evaluations_of_one_training_compile_once():
     assert compiled[-1] > 0
 
 
-def test_an_environment_without_a_hash_is_evaluated():
-    class Equal(Job):
-        __hash__ = None  # pyright: ignore[reportAssignmentType]
+class WithoutHash(Job):
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
 
+
+@dataclasses.dataclass(frozen=True)
+class HoldsAnArray(Job):
+    weights: np.ndarray = dataclasses.field(default_factory=lambda: np.ones(3))
+
+
+@pytest.mark.parametrize("kind", [WithoutHash, HoldsAnArray])
+def test_an_environment_without_a_hash_is_evaluated(kind):
+    with pytest.raises(TypeError):
+        hash(kind())
     agent = tiny.agent(2)
-    state = train(agent, Equal(), steps=4).state.agent
-    np.testing.assert_array_equal(evaluation.evaluate(agent, Equal(), state, episodes=1), [[2.0]])
+    state = train(agent, kind(), steps=4).state.agent
+    np.testing.assert_array_equal(evaluation.evaluate(agent, kind(), state, episodes=1), [[2.0]])

@@ -74,7 +74,8 @@ class ActionChecker:
             )
         low, high = self._low, self._high
         if self._kinds == "f":  # agents compute in float32, where a bound may be rounded outwards
-            low, high = (bound.astype(array.dtype, copy=False) for bound in (low, high))
+            with np.errstate(over="ignore"):  # beyond float32 is infinite
+                low, high = (bound.astype(array.dtype, copy=False) for bound in (low, high))
         inside = (array >= low) & (array <= high)  # false where not a number
         if np.count_nonzero(inside) != inside.size:
             copy = int(np.argmin(inside.reshape(len(array), -1).all(axis=1)))
