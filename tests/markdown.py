@@ -48,10 +48,10 @@ def run(code: str, folder: Path, **variables: str) -> str:
     return result.stdout
 
 
-def run_blocks(codes: list[str], folder: Path) -> list[str]:
+def run_blocks(codes: list[str], folder: Path, **variables: str) -> list[str]:
     """Runs blocks of code as one program; returns what each of them prints."""
     program = "".join(f"{code}\nprint({MARK!r})\n" for code in codes)
-    return run(program, folder, **QUICK).split(MARK + "\n")[:-1]
+    return run(program, folder, **variables).split(MARK + "\n")[:-1]
 
 
 def with_outputs(text: str, printed: list[str]) -> str:

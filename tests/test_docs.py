@@ -37,7 +37,7 @@ from eligrad.cli import two_stage as cli_two_stage
 from eligrad.cli import watch as cli_watch
 from eligrad.training import train
 from tests.engines import tiny, tiny_ppo
-from tests.markdown import PYTHON, ROOT, blocks, local_links, run_blocks
+from tests.markdown import PYTHON, QUICK, ROOT, blocks, local_links, run_blocks
 
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
@@ -79,7 +79,7 @@ def programs() -> list[tuple[str, list[tuple[str, str]]]]:
 
 DAILY = ("mathematics.md", "experiments.md")
 """Pages whose code is run daily; that of the others runs at night."""
-EXACT = ("mathematics.md", "why.md")
+EXACT = ("mathematics.md", "why.md", "streaming.md", "custom-environment.md")
 """Pages whose numbers are the same everywhere, to one per cent; of others only the words are."""
 NUMBER = re.compile(r"[-−]?\d+\.?\d*(?:e[-+]?\d+)?|nan|inf")
 
@@ -96,7 +96,7 @@ def test_code_runs_and_prints_what_the_page_shows(page, code, tmp_path):
     for package in ("flax", "haiku"):
         if f"import {package}" in codes[0]:
             pytest.importorskip(package)
-    printed = run_blocks([BEFORE.get(page, "") + codes[0], *codes[1:]], tmp_path)
+    printed = run_blocks([BEFORE.get(page, "") + codes[0], *codes[1:]], tmp_path, **QUICK)
     for (block, shown), output in zip(code, printed, strict=True):
         if shown:
             assert words(output) == words(shown)
