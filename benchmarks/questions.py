@@ -182,7 +182,7 @@ def answer(question: Question, runs: Table) -> str:
     if not standing:
         least = min(found, key=lambda each: each.p)
         return (
-            f"**Not enough data to tell**: {size}, none is told apart from 0 ({test}; the smallest "
+            f"**Not enough data to tell**: {size}, none is significant ({test}; the smallest "
             f"p is {least.p:.3f}, {least.row} on {least.env})."
         )
     names = "; ".join(
@@ -190,7 +190,7 @@ def answer(question: Question, runs: Table) -> str:
         f"{abs(each.estimate.value):,.4g} (p = {each.p:.2g})"
         for each in standing
     )
-    return f"**A difference is seen**: {size}, {len(standing)} told apart from 0 ({test}). {names}."
+    return f"**A difference is seen**: {size}, {len(standing)} significant ({test}). {names}."
 
 
 def draw(question: Question, runs: Table, path: Path) -> None:
@@ -219,8 +219,8 @@ def draw(question: Question, runs: Table, path: Path) -> None:
     figure.suptitle(question.title, weight="bold")
     figure.supxlabel(
         f"Difference of the means over {seeds} seeds of the return in the last tenth of "
-        f"{question.steps:,} steps; bars: 95 % intervals (bootstrap).\nHollow: not told apart from "
-        "0 (Welch's t-test, Holm's correction, 5 %); filled: told apart.",
+        f"{question.steps:,} steps; bars: 95 % intervals (bootstrap).\nHollow: not "
+        "significant (Welch's t-test, Holm's correction, 5 %); filled: significant.",
         fontsize=9,
     )
     save(figure, path)

@@ -485,7 +485,7 @@ OTHERS = [env for env in SMALL if env not in SOLVED]
 VECTORS: tuple[Claim, ...] = (
     ("the chosen one > the paper's", "qrc-obgd", "qrc", OTHERS, ("vectors/stage-2",)),
 )
-STUDIED = ("**better**", "**worse**", "not told apart")
+STUDIED = ("**better**", "**worse**", "no significant difference")
 
 
 def verdicts(
@@ -541,9 +541,9 @@ def older_and_newer(runs: Table) -> str:
     lines = [["environment", "agent", "older (seeds)", "newer (seeds)", "p", "p (Holm)"]]
     for row, alone, corrected in zip(rows, p, adjusted, strict=True):
         lines.append([*row, f"{alone:.2f}", f"{corrected:.2f}"])
-    apart = int((adjusted < LEVEL).sum())
-    which = f"{apart or 'None'} of {len(rows)} rows {'are' if apart > 1 else 'is'} told apart"
-    return f"{markdown(lines)}\n\n{which} (5 %)."
+    found = int((adjusted < LEVEL).sum())
+    which = f"{found or 'None'} of {len(rows)} differences {'are' if found > 1 else 'is'}"
+    return f"{markdown(lines)}\n\n{which} significant (5 %)."
 
 
 def _corrected(runs: Table, claims: Sequence[Claim]) -> Iterator[tuple[Any, float]]:
@@ -588,20 +588,22 @@ def draw(runs: Table, curves: Table, path: Path, joined: int = 1) -> None:
     """
     envs = [env for env in ENVS if (runs["env"] == env).any()]
     variants = [name for name in NAMES if (runs["variant"] == name).any()]
-    columns = min(3, len(envs) + 1)
-    figure = blank(4.2 * columns, 3.4 * -(-(len(envs) + 1) // columns))
-    panels = figure.subplots(-(-(len(envs) + 1) // columns), columns, squeeze=False).ravel()
+    columns = 4 if len(envs) == 4 else min(3, len(envs) + 1)
+    rows = -(-len(envs) // columns)
+    full = len(envs) == rows * columns
+    figure = blank(4.2 * columns, 3.4 * rows + 0.8 * full)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
     handles: dict[str, Any] = {}
     for panel, env in zip(panels, envs, strict=False):
         for variant in variants:
             mine = curves[(curves["env"] == env) & (curves["variant"] == variant)]
             if mine.empty:
                 continue
-            rows = mine.pivot(index="seed", columns="step", values="return")
-            at = rows.columns.to_numpy(float)
+            returns = mine.pivot(index="seed", columns="step", values="return")
+            at = returns.columns.to_numpy(float)
             # An episode may end anywhere in its stretch of steps: drawn in the middle.
             at = (at - at[0] / 2).reshape(-1, joined).mean(axis=1)
-            means = np.ma.masked_invalid(rows.to_numpy(float).reshape(len(rows), -1, joined))
+            means = np.ma.masked_invalid(returns.to_numpy(float).reshape(len(returns), -1, joined))
             colour, style = LINES[variant]
             handles[variant] = draw_mean(
                 panel,
@@ -617,13 +619,17 @@ def draw(runs: Table, curves: Table, path: Path, joined: int = 1) -> None:
     for panel in panels[len(envs) :]:
         panel.axis("off")
     seeds = " or ".join(map(str, sorted(runs.groupby(["env", "variant"]).size().unique())))
-    panels[len(envs)].legend(
+    place: Any = figure if full else panels[len(envs)]
+    where: dict[str, Any] = (
+        {"loc": "outside lower center", "ncols": 4} if full else {"loc": "center"}
+    )
+    place.legend(
         list(handles.values()),
         [NAMES[variant] for variant in handles],
-        title=f"mean of {seeds} seeds\n± standard error",
-        loc="center",
+        title=f"mean of {seeds} seeds ± standard error",
         frameon=False,
         handlelength=3,
+        **where,
     )
     save(figure, path)
 
@@ -646,7 +652,9 @@ BLOCKS: dict[str, Callable[[Table], str]] = {
     "verdicts": verdicts,
     "older and newer": older_and_newer,
     "verdicts, level": lambda runs: verdicts(
-        runs, LEVEL_WITH, ("**does not hold**, above", "**does not hold**, below", "not told apart")
+        runs,
+        LEVEL_WITH,
+        ("**does not hold**, above", "**does not hold**, below", "no significant difference"),
     ),
     "minatar": lambda runs: finals(chosen(runs, "minatar")),
     "minatar-1m": lambda runs: finals(chosen(runs, "minatar-1m")),

@@ -258,4 +258,4 @@ def test_older_and_newer_runs_of_an_agent_are_compared(newer, apart):
     p = stats.ttest_ind([1.0, 2.0, 3.0], newer, equal_var=False).pvalue
     assert row.startswith("| Breakout | QRC(λ) | 2.0 ± 0.6 (3) | ")
     assert row.endswith(f" (3) | {p:.2f} | {p:.2f} |")
-    assert said == f"{apart} of 1 rows is told apart (5 %)."
+    assert said == f"{apart} of 1 differences is significant (5 %)."
