@@ -94,7 +94,7 @@ def register(
     """
     if name in AGENTS:
         raise ValueError(f"the agent {name!r} is registered already; choose another name")
-    for setting, value in vars(config).items():
+    for setting, value in [*vars(config).items(), *vars(vectors or config).items()]:
         if np.ndim(value):
             raise ValueError(
                 f"the setting {setting} of {name!r} is {value}; a number, a word or a truth value "
@@ -186,9 +186,10 @@ def make_settings(
             sound[setting] = value
     if explores and steps is not None:
         share = EXPLORATION_FRACTION if fraction is None else fraction
-        if np.ndim(share):
-            share = _for_each_run("exploration_fraction", share, runs)
-        sound = {"exploration_steps": share * steps} | sound
+        with mistakes.noted():
+            if np.ndim(share):
+                share = _for_each_run("exploration_fraction", share, runs)
+            sound = {"exploration_steps": share * steps} | sound
     _check_values(default, sound, mistakes)
     mistakes.report()
     return dataclasses.replace(default, **sound)

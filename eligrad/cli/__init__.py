@@ -72,5 +72,7 @@ def _run(arguments: list[str] | None) -> None:
         with needs_train("the command line"):
             module = importlib.import_module(f"eligrad.cli.{command.replace('-', '_')}")
     except ImportError as error:
+        if not isinstance(error.__cause__, ModuleNotFoundError):
+            raise  # it is installed, and broken
         sys.exit(f"eligrad: {error}")
     sys.exit(module.main(arguments[1:]))

@@ -26,6 +26,7 @@ from eligrad.engines.devices import (
 from eligrad.engines.trained import check_imported
 from eligrad.envs import HostEnvironment
 from eligrad.envs.names import is_gymnasium, module_of
+from eligrad.runs.checkpoint import newest_step
 from eligrad.runs.folder import RunFolder, RunInUseError
 from eligrad.runs.plan import read_options, rollout_of, whole_rollouts
 from eligrad.runs.summary import as_text
@@ -91,7 +92,9 @@ def _is_finished(folder: Path, steps: int) -> bool:
     run = RunFolder.open(folder)
     rollout = rollout_of(run.config["plan"]["settings"])
     with contextlib.suppress(FileNotFoundError, DamagedFileError):  # training writes it anew
-        return run.summary["finished"] and run.summary["steps"] == whole_rollouts(steps, rollout)
+        made = run.summary["steps"] if run.summary["finished"] else -1
+        # A summary may be older than the last checkpoint: that of a session which was killed.
+        return made == newest_step(folder) == whole_rollouts(steps, rollout)
     return False
 
 

@@ -56,20 +56,13 @@ class LockstepEngine(HostEngine):
     def _step(self, action: np.ndarray, step: int) -> HostTransition:
         """Steps the environments; an error says in which step.
 
-        A policy that has diverged returns actions that are not finite, which simulators refuse.
-        Where others train beside it, it sends another action instead; its metrics show the
-        divergence.
+        Where several runs train together, one that has diverged sends other actions, and so does
+        not stop the rest; its metrics show the divergence.
         """
+        several = self.count + self.elsewhere > 1
+        sent = finite_actions(self.env.action_space, action) if several else action
         try:
-            try:
-                return self._copies.step(action)
-            except ValueError:
-                lost = ~np.isfinite(action).reshape(self.count, -1).all(axis=1)
-                if not lost.any() or self.count + self.elsewhere == 1:
-                    raise
-                space: Any = self.env.action_space
-                idle = np.clip(np.nan_to_num(action, nan=0.0), space.low, space.high)
-                return self._copies.step(idle)
+            return self._copies.step(sent)
         except (Exception, SystemExit) as error:
             raise step_failed(error, self.env, action, step) from error
 
@@ -203,6 +196,17 @@ def first_state(
         episode_length=np.zeros(episodes, np.int32),
         fault_step=np.where(all_rows_finite(observation), -1, 0).astype(np.int32),
     )
+
+
+def finite_actions(space: Any, actions: np.ndarray) -> np.ndarray:
+    """The actions, with the number nearest to 0 in place of those that are not finite.
+
+    A policy that has diverged returns such actions, and simulators refuse them.
+    """
+    finite = np.isfinite(actions)
+    if finite.all():
+        return actions
+    return np.where(finite, actions, np.clip(0, space.low, space.high)).astype(actions.dtype)
 
 
 def all_rows_finite(observations: np.ndarray) -> np.ndarray:

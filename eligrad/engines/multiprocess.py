@@ -63,15 +63,15 @@ class Multiprocess(HostEngine):
         self._members: list[tuple[Any, Any]] = []
         if sys.platform != "win32":  # which has none
             resource_tracker.ensure_running()  # else its start would have signals heard again
-        with unheard_by_children():
-            for share in self._shares:
-                ours, theirs = context.Pipe()
-                arguments = (theirs, functools.partial(make, share.tolist()), _jax_settings())
-                member = context.Process(target=_work, args=arguments, daemon=True)
-                member.start()
-                theirs.close()
-                self._members.append((member, ours))
         try:
+            with unheard_by_children():
+                for share in self._shares:
+                    ours, theirs = context.Pipe()
+                    arguments = (theirs, functools.partial(make, share.tolist()), _jax_settings())
+                    member = context.Process(target=_work, args=arguments, daemon=True)
+                    member.start()
+                    theirs.close()
+                    self._members.append((member, ours))
             self._faults = np.concatenate(self._ask("fault_step"))
         except BaseException:
             self.close()

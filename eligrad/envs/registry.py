@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from eligrad._base.errors import UnknownName, did_you_mean
@@ -140,10 +141,11 @@ def change_params(env: Environment | HostEnvironment, changes: dict[str, Any]) -
     for name, value in changes.items():
         if name not in named:
             raise UnknownName(f"parameter of {env.name}", name, named)
-        default = np.asarray(named[name])
-        changed = np.asarray(value, default.dtype)
-        if default.dtype.kind != "f" and not np.array_equal(changed, np.asarray(value)):
-            kind = "True or False" if default.dtype.kind == "b" else "a whole number"
+        default = np.asarray(jnp.asarray(named[name]))
+        changed = _converted(value, default.dtype)
+        if changed is None:
+            number = "a number" if default.dtype.kind == "f" else "a whole number"
+            kind = "True or False" if default.dtype == bool else f"{number} ({default.dtype})"
             raise ValueError(
                 f"{name} of env_params is {value}; {kind} is accepted, like its default, {default}"
             )
@@ -151,6 +153,20 @@ def change_params(env: Environment | HostEnvironment, changes: dict[str, Any]) -
     params = jax.tree.unflatten(structure, list(named.values()))
     _check_observations(env, params)
     return params
+
+
+def _converted(value: Any, dtype: np.dtype) -> np.ndarray | None:
+    """The value with this dtype, or None where that cannot hold it."""
+    given = np.asarray(value)
+    try:
+        with np.errstate(over="ignore"):  # beyond float32 is infinite
+            converted = np.asarray(value, dtype)
+    except (OverflowError, TypeError, ValueError):
+        return None
+    if given.dtype.kind not in "biuf":
+        return None
+    same = np.isfinite(given) == np.isfinite(converted) if dtype.kind == "f" else given == converted
+    return converted if np.all(same) else None
 
 
 def plain_params(changes: dict[str, Any] | None) -> dict[str, Any]:

@@ -17,13 +17,15 @@ def summarise(tables: Tables, seeds: Sequence[int], steps: int) -> dict[str, Any
     - `return_last`: mean return of the episodes that ended in the last tenth of the steps;
     - `return_all`: mean return of all episodes;
     - `return_area`: area under the learning curve per step, each return weighted by its length;
-    - `seconds`: the chunks' wall-clock time; `steps_per_second`: their median, all runs together.
+    - `seconds`: the chunks' wall-clock time; `steps_per_second`: their median, all runs together;
+    - `startup_seconds`: the part of `seconds` that the speed leaves out, mostly compiling.
     """
     episodes = {name: tables.episodes[name].to_numpy() for name in EPISODES.names}
     per_seed = [_one_run(episodes, tables, run, seed, steps) for run, seed in enumerate(seeds)]
     # The chunks' times are those of all runs together, and so the same in every run's rows.
     chunks = tables.chunks.filter(np.asarray(tables.chunks["run"]) == 0)
-    rates = chunks["steps_per_second"].to_numpy()
+    seconds, rates = (chunks[name].to_numpy() for name in ("seconds", "steps_per_second"))
+    training = len(seeds) * np.diff(chunks["step"].to_numpy(), prepend=0) / rates
     return {
         "steps": steps,
         "seeds": per_seed,
@@ -32,8 +34,10 @@ def summarise(tables: Tables, seeds: Sequence[int], steps: int) -> dict[str, Any
             for name in ("return_last", "return_all", "return_area")
         },
         "diverged": sum(row["diverged_step"] is not None for row in per_seed),
-        "seconds": float(np.sum(chunks["seconds"].to_numpy())),
+        "seconds": float(np.sum(seconds)),
         "steps_per_second": float(np.median(rates)) if rates.size else None,
+        # Where metrics were lost a chunk seems longer than it was.
+        "startup_seconds": float(np.sum(np.clip(seconds - training, 0, seconds))),
     }
 
 

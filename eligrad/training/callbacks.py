@@ -18,7 +18,7 @@ import numpy as np
 from eligrad._base.checks import whole_number
 from eligrad.envs.registry import change_params
 from eligrad.training import saved
-from eligrad.training.evaluation import evaluate
+from eligrad.training.evaluation import Evaluation
 from eligrad.training.session import Session
 
 RECENT = 20
@@ -62,6 +62,7 @@ class EvaluateEvery:
         self.keep_best = None if keep_best is None else Path(keep_best)
         self.history: list[tuple[int, np.ndarray]] = []
         self._due = self.steps
+        self._evaluate: Evaluation | None = None
         self._best: float | None = None
 
     def __call__(self, session: Session) -> dict[str, np.ndarray]:
@@ -69,11 +70,11 @@ class EvaluateEvery:
         if session.step < self._due:
             return {}
         self._due = session.step - session.step % self.steps + self.steps
+        if self._evaluate is None or self._evaluate.env is not session.env:
+            self._evaluate = Evaluation(session.env)
         agents = session.engine.state.agent
         params = change_params(session.env, session.plan.env_params)
-        returns = evaluate(
-            session.agent, session.env, agents, episodes=self.episodes, params=params
-        )
+        returns = self._evaluate(session.agent, agents, episodes=self.episodes, params=params)
         self.history.append((session.step, returns))
         if self.keep_best is not None:
             if self._best is None:

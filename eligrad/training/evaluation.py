@@ -53,23 +53,42 @@ def evaluate(
         max_steps: an episode that has not ended by then is cut off, with a `CutOffWarning`, and its
             return so far is counted.
     """
-    episodes, max_steps = whole_number("episodes", episodes), whole_number("max_steps", max_steps)
-    runs = len(jax.tree.leaves(states)[0])
-    agents = spread(agent, runs)
-    if isinstance(env, HostEnvironment):
-        choose_all = _choose_greedily if greedy else _choose_as_in_training
-        with contextlib.closing(HostEpisodes(env, runs, seed)) as playing:
-            act = functools.partial(choose_all, agents, states)
-            return _warned(*_count(act, playing, runs, episodes, max_steps), max_steps)
-    params = jax.tree.map(jnp.asarray, env.default_params() if params is None else params)
-    keys = jax.random.split(jax.random.key(seed), episodes)
-    try:
-        hash(env)
-        make = _kept_program
-    except TypeError:
-        make = _program
-    total, ended = make(env, greedy, max_steps)(agents, states, params, keys)
-    return _warned(np.asarray(total), np.asarray(ended), max_steps)
+    again = Evaluation(env, greedy=greedy, max_steps=max_steps)
+    return again(agent, states, episodes=episodes, seed=seed, params=params)
+
+
+class Evaluation:
+    """`evaluate` in one environment, again and again: a program is compiled once.
+
+    So of an environment in JAX, changes after the first time are not seen.
+    """
+
+    def __init__(
+        self, env: Environment | HostEnvironment, *, greedy: bool = True, max_steps: int = LIMIT
+    ) -> None:
+        self.env, self._max_steps = env, whole_number("max_steps", max_steps)
+        if isinstance(env, HostEnvironment):
+            self._play: Any = _choose_greedily if greedy else _choose_as_in_training
+        else:
+            self._play = _program(env, greedy, self._max_steps)
+
+    def __call__(
+        self, agent: Agent, states: Any, *, episodes: int = 10, seed: int = 0, params: Any = None
+    ) -> Float[np.ndarray, "runs episodes"]:
+        """Returns of whole episodes of each run; arguments as of `evaluate`."""
+        episodes = whole_number("episodes", episodes)
+        runs = len(jax.tree.leaves(states)[0])
+        agents = spread(agent, runs)
+        if isinstance(self.env, HostEnvironment):
+            with contextlib.closing(HostEpisodes(self.env, runs, seed)) as playing:
+                act = functools.partial(self._play, agents, states)
+                counted = _count(act, playing, runs, episodes, self._max_steps)
+        else:
+            params = self.env.default_params() if params is None else params
+            keys = jax.random.split(jax.random.key(seed), episodes)
+            counted = self._play(agents, states, jax.tree.map(jnp.asarray, params), keys)
+        returns, ended = map(np.asarray, counted)
+        return _warned(returns, ended, self._max_steps)
 
 
 def _program(
@@ -87,8 +106,6 @@ def _program(
     return jax.jit(play_all)
 
 
-_kept_program = functools.lru_cache(maxsize=16)(_program)
-"""Evaluations in the course of a training are one program, compiled once."""
 _choose_greedily, _choose_as_in_training = (
     jax.jit(jax.vmap(functools.partial(choose, greedy=greedy))) for greedy in (True, False)
 )
@@ -106,7 +123,7 @@ def _warned(
             f"{max_steps:,} steps, and count with their return so far: a larger max_steps "
             "(--max-steps) lets them go on",
             CutOffWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return returns
 

@@ -17,6 +17,7 @@ from jaxtyping import Array, PRNGKeyArray, Shaped
 
 from eligrad.agents.protocol import Agent
 from eligrad.engines.dispatch import split_step_key
+from eligrad.engines.host import finite_actions
 from eligrad.envs import Environment, HostEnvironment
 from eligrad.envs.core import step_autoreset
 from eligrad.envs.host import HostTransition
@@ -79,6 +80,7 @@ class HostEpisodes:
 
     def __init__(self, env: HostEnvironment, runs: int, seed: int) -> None:
         self._name, self._runs, self._seed = env.name, runs, seed
+        self._space = env.action_space
         self._key = jax.random.key(seed)
         self._copies = env.open(runs)
         self._taken = 0
@@ -95,9 +97,11 @@ class HostEpisodes:
         return jax.random.split(jax.random.fold_in(self._key, self._taken + 1), self._runs)
 
     def step(self, actions: Shaped[np.ndarray, "runs ..."]) -> HostTransition:
-        """Takes one action in each."""
+        """Takes one action in each; a run that has diverged does not stop the others."""
         self._taken += 1
-        reached = self._copies.step(actions)
+        reached = self._copies.step(
+            finite_actions(self._space, actions) if self._runs > 1 else actions
+        )
         self._ended = bool(reached.terminated[0] | reached.truncated[0])
         return reached
 

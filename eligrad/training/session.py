@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 from jax.errors import JaxRuntimeError
 
-from eligrad._base.errors import DamagedFileError
 from eligrad._base.interruption import Interrupted, Interruption
 from eligrad.agents.protocol import Agent
 from eligrad.engines.devices import compile_seconds, return_freed_memory
@@ -86,9 +85,10 @@ class Session:
         self.logger_names, self.loggers = loggers, Loggers()
         self.callbacks = callbacks
         self.clock = time.perf_counter()
+        pa.array(np.zeros(1))  # the first one imports pandas, which is no time of training
         self.engine = engine
         self.restored = False
-        self.chunks, self.startup_seconds, self._compiled = 0, 0.0, 0.0
+        self.chunks, self._compiled = 0, 0.0
         self.step, self.saved_step = 0, 0
         self.columns: dict[str, np.ndarray] = {}
         self.saved, self.unsaved = list[Tables](), list[Tables]()
@@ -146,8 +146,6 @@ class Session:
             )
         self.go_on_from(step, state, folder.checkpoint_at(step))
         self.saved = [folder.tables()]
-        with contextlib.suppress(OSError, DamagedFileError):
-            self.startup_seconds = folder.summary.get("startup_seconds", 0.0)
         session = provenance() | {"from_step": self.step}
         if folder.lost:
             session["lost_metrics"] = folder.lost
@@ -192,7 +190,6 @@ class Session:
         # All time is some chunk's: that of making the engine, too, of callbacks and writing files.
         seconds, compiling = self._start_clock()
         startup += compiling
-        self.startup_seconds += startup
         # In one layout, whatever the engine: the order of a sum decides its last bit.
         metrics = {name: np.ascontiguousarray(values) for name, values in record.metrics.items()}
         columns = self.agent.report(metrics) | (record.info or {})
@@ -207,10 +204,9 @@ class Session:
 
     def _start_clock(self) -> tuple[float, float]:
         """Returns the seconds since the last call, and those of them spent on compiling."""
-        (self.clock, self._compiled), before = (
-            (time.perf_counter(), compile_seconds()), (self.clock, self._compiled)
-        )  # fmt: skip
-        return self.clock - before[0], self._compiled - before[1]
+        clock, compiled = self.clock, self._compiled
+        self.clock, self._compiled = time.perf_counter(), compile_seconds()
+        return self.clock - clock, self._compiled - compiled
 
     def _call_back(self) -> bool:
         """Calls all callbacks and keeps their metrics; returns whether training continues."""
@@ -253,7 +249,6 @@ class Session:
             "title": self.title,
             "finished": self.step == self.plan.steps,
             "remarks": self.agent.remarks(self.columns) if self.columns else [],
-            "startup_seconds": self.startup_seconds,
         }
         result = Result(
             agent=self.agent,

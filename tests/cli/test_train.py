@@ -308,6 +308,10 @@ def test_resuming_a_finished_run_says_so_and_trains_nothing(tmp_path, capsys):
     assert again["steps"] == 30
     # The time to compile is that of all sessions, as all other time is.
     assert first["startup_seconds"] < again["startup_seconds"] < again["seconds"]
+    # That of a session which was killed after a later checkpoint.
+    (run / "summary.json").write_text(json.dumps(first))
+    assert cli_train.main([*resumed, "--steps", "20"]) == 2
+    assert "steps is 20, but" in capsys.readouterr().err
     (run / "summary.json").write_text("{")  # training writes it anew
     assert cli_train.main(resumed) == 0
     assert json.loads((run / "summary.json").read_text())["finished"]

@@ -160,4 +160,6 @@ def test_a_setting_that_is_a_list_is_refused():
     config = dataclasses.replace(get("mean-policy").config, rollout=(8, 8))
     with pytest.raises(ValueError, match=r"the setting rollout of 'lists' is \(8, 8\); a number"):
         register("lists", title="L", config=config, build=build)
+    with pytest.raises(ValueError, match=r"the setting rollout of 'lists' is \(8, 8\); a number"):
+        register("lists", title="L", config=get("mean-policy").config, build=build, vectors=config)
     assert "lists" not in AGENTS_BY_NAME

@@ -11,9 +11,12 @@ import pytest
 
 from eligrad.agents import QLambda
 from eligrad.engines import EnvironmentFault
+from eligrad.engines.host import finite_actions
 from eligrad.envs.core import Step
+from eligrad.envs.spaces import Box, Discrete
 from eligrad.runs.checkpoint import read_header
 from eligrad.training import prepare, train
+from eligrad.training.callbacks import EvaluateEvery
 from tests.engines import tiny
 
 pytestmark = pytest.mark.usefixtures("quickest_compilation")
@@ -76,6 +79,7 @@ def test_a_diverging_policy_in_gymnasium_leaves_its_neighbours_alone(processes):
     def run(step_sizes):
         settings = {"actor_step_size": step_sizes, "actor_kappa": [3.0, 1e-30, 3.0]}
         options = {"seeds": 3, "chunk": 50, "processes": processes}
+        options["callbacks"] = [EvaluateEvery(250, episodes=1)]
         return train("stream-ac", "Pendulum-v1", steps=250, **options, **settings)
 
     mixed, sound = run([1.0, 1e38, 1.0]), run([1.0, 1e-30, 1.0])
@@ -87,6 +91,16 @@ def test_a_diverging_policy_in_gymnasium_leaves_its_neighbours_alone(processes):
         )
         assert ours.num_rows
         assert ours.equals(theirs)
+
+
+def test_actions_that_are_not_finite_become_the_nearest_to_0():
+    space = Box(np.float32([-1, 2, -np.inf]), np.float32([1, 3, np.inf]), (3,))
+    actions = np.float32([[0.5, 2.5, 9.0], [np.nan, -np.inf, np.inf], [-7.0, 2.5, np.nan]])
+    finite = finite_actions(space, actions)
+    np.testing.assert_array_equal(finite, [[0.5, 2.5, 9.0], [0.0, 2.0, 0.0], [-7.0, 2.5, 0.0]])
+    assert finite.dtype == np.float32
+    assert finite_actions(space, actions[:1]) is not finite
+    np.testing.assert_array_equal(finite_actions(Discrete(3), np.arange(3)), np.arange(3))
 
 
 class Grows(tiny.Breaks):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import re
 
+import numpy as np
 import pytest
 
 from eligrad._base.errors import UnknownName
@@ -11,6 +13,7 @@ from eligrad.agents import PRESETS, registry
 from eligrad.envs import make
 from eligrad.envs.registry import change_params
 from eligrad.runs import plan
+from tests.engines import tiny
 
 
 @pytest.mark.parametrize(
@@ -41,6 +44,25 @@ def test_parameters_of_an_environment_change_by_name():
     changed = change_params(env, {"sticky_probability": 0, "ramping": False})
     assert changed == (0.0, False)
     assert change_params(env, {}) == env.default_params()
+
+
+@pytest.mark.parametrize(
+    ("default", "kind", "values"),
+    [
+        (7, "a whole number", (1.5, 10**30, 2**40, 1e30, np.nan, None)),
+        (0.5, "a number", (1e300, "x", None)),
+        (True, "True or False", (2, 0.5)),
+    ],
+)
+def test_parameters_that_cannot_be_held_are_refused(default, kind, values):
+    class Adjustable(tiny.Breaks):
+        def default_params(self):
+            return {"size": default}
+
+    for value in values:
+        message = f"size of env_params is {re.escape(str(value))}; {kind}.*, like its default"
+        with pytest.raises(ValueError, match=message):
+            change_params(Adjustable("reward", -1), {"size": value})
 
 
 def test_names_of_others_lead_to_settings_that_there_are():

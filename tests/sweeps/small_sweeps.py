@@ -174,7 +174,7 @@ def _quick_run(folder: RunFolder, plan: Plan, sessions: list) -> None:
             earlier = stretch
         else:
             folder.save(step, state, Tables.join([earlier, stretch]), config)
-    about = {"title": "a walk", "finished": True, "startup_seconds": 0.0}
+    about = {"title": "a walk", "finished": True}
     folder.write_summary(summarise(folder.tables(), plan.seeds, step) | about)
 
 

@@ -101,13 +101,14 @@ def test_an_endless_episode_in_jax_is_left_too():
     np.testing.assert_array_equal(play(Job(), max_steps=2), [[2.0, 2.0]])
 
 
-def test_evaluations_of_one_training_compile_once():
+def test_an_evaluation_compiles_once():
     env, agent, compiled = Job(), tiny.agent(2), []
     state = train(agent, env, steps=4, seeds=2).state.agent
+    evaluate = evaluation.Evaluation(env)
 
     def play(seed, **options):
         before = compile_seconds()
-        returns = evaluation.evaluate(agent, env, state, episodes=2, seed=seed, **options)
+        returns = evaluate(agent, state, episodes=2, seed=seed, **options)
         compiled.append(compile_seconds() - before)
         return returns
 
@@ -116,8 +117,32 @@ def test_evaluations_of_one_training_compile_once():
     np.testing.assert_array_equal(play(1, params=Terms(3.0)), np.full((2, 2), 6.0))
     assert compiled[0] > 0
     assert compiled[1:] == [0, 0]
-    play(0, greedy=False)
-    assert compiled[-1] > 0
+
+
+def test_evaluations_of_one_training_are_one_program(monkeypatch):
+    made = []
+    program = evaluation._program
+    monkeypatch.setattr(evaluation, "_program", lambda *a: made.append(a) or program(*a))
+    every = EvaluateEvery(2, episodes=1)
+    train(tiny.agent(2), Job(), steps=6, chunk=2, callbacks=[every])
+    assert len(made) == 1
+    assert len(every.history) == 3
+
+
+class Bonus(Job):
+    bonus = 0.0
+
+    def step(self, key, state, action, params):
+        reached = super().step(key, state, action, params)
+        return reached._replace(reward=reached.reward + self.bonus)
+
+
+def test_an_environment_that_was_changed_is_evaluated_as_it_is():
+    env, agent = Bonus(), tiny.agent(2)
+    state = train(agent, env, steps=4).state.agent
+    np.testing.assert_array_equal(evaluation.evaluate(agent, env, state, episodes=1), [[2.0]])
+    env.bonus = 10.0
+    np.testing.assert_array_equal(evaluation.evaluate(agent, env, state, episodes=1), [[22.0]])
 
 
 class WithoutHash(Job):
