@@ -188,6 +188,8 @@ class Learner:
                 f"observation has shape {observation.shape}; {tuple(space.shape)}, or a batch of "
                 "those, is accepted"
             )
+        if rows.dtype.kind == "f" and not np.isfinite(rows).all():
+            raise ValueError(f"observation is {observation}; finite numbers are accepted")
         agent, agent_state = self._acting()
         self._predictions += 1
         key = jax.random.fold_in(jax.random.key(session.step), self._predictions)

@@ -20,6 +20,10 @@ def did_you_mean(name: str, known: Iterable[str], *, all_shown: bool = False) ->
     return f"; did you mean {nearest}?" if near else ""
 
 
+SHOWN = 20
+"""So many known names are listed where none is near."""
+
+
 class UnknownName(ValueError):
     """A name that is not among the `known` ones; the message suggests the nearest of them.
 
@@ -34,7 +38,10 @@ class UnknownName(ValueError):
         self.known = frozenset(known)
         self.here = tuple(here)
         hint = f"; here that is {' or '.join(map(repr, self.here))}" if self.here else ""
-        super().__init__(f"unknown {what} {name!r}{hint or did_you_mean(name, self.known)}")
+        hint = hint or did_you_mean(name, self.known)
+        if not hint and len(self.known) <= SHOWN:
+            hint = f"; accepted: {', '.join(sorted(self.known))}"
+        super().__init__(f"unknown {what} {name!r}{hint}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.what, self.name, self.known, self.here)

@@ -228,6 +228,7 @@ _NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "lr": _STEP_SIZES,
     "alpha": _STEP_SIZES,
     "gae_lambda": ("lam",),
+    "lambda": ("lam",),
     "lambda_": ("lam",),
     "exploration_initial_eps": ("epsilon_start",),
     "exploration_final_eps": ("epsilon_end",),

@@ -316,7 +316,8 @@ class Rule:
         check.scalar("h_tm1", h_tm1)
         self._need(grad_v_t=grad_v_t, grad_h_tm1=grad_h_tm1)
         check.same_structure("grad_v_t", grad_v_t, "grad_v_tm1", grad_v_tm1)
-        check.same_structure("grad_h_tm1", grad_h_tm1, "traces.theta", traces.theta)
+        made = "traces.theta, made by the init of this rule,"
+        check.same_structure("grad_h_tm1", grad_h_tm1, made, traces.theta)
         z_h = accumulate(traces.h, h_tm1)
         z_theta = accumulate(traces.theta, grad_h_tm1)
         update_w = _combine(

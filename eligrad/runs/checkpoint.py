@@ -96,6 +96,8 @@ def load(path: Path, like: Any) -> tuple[Any, dict[str, Any]]:
 
 def read_header(path: Path) -> dict[str, Any]:
     """Returns the header, without reading the leaves."""
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}")
     with Reader(path) as reader:
         return reader.about["header"]
 

@@ -93,6 +93,8 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """The folder of an existing run."""
+        if not path.exists():
+            raise FileNotFoundError(f"there is no run {path}")
         if not (path / "config.json").is_file():
             empty = path.is_dir() and not any(map(_is_content, path.iterdir()))
             hint = "; nothing was trained in it yet: start it again" if empty else ""

@@ -182,6 +182,8 @@ def read_options(path: Path) -> dict[str, Any]:
     """
     if path.is_dir():
         options = read_config(path)["plan"]
+    elif not path.exists():
+        raise FileNotFoundError(f"there is no file {path}")
     else:
         try:
             regular_size(path, LARGEST)

@@ -128,6 +128,9 @@ def prepare(
 def _run_to_the_end(prepare: Callable[Arguments, Session]) -> Callable[Arguments, Result]:
     @functools.wraps(prepare)
     def train(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        if "steps" not in options:
+            given = f"; given are {', '.join(options)}" if options else ""
+            raise TypeError(f"train needs steps, those of each seed, as in steps=1e6{given}")
         with contextlib.closing(prepare(*arguments, **options)) as session:
             return session.run()
 

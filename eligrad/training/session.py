@@ -211,9 +211,14 @@ class Session:
     def _call_back(self) -> bool:
         """Calls all callbacks and keeps their metrics; returns whether training continues."""
         answers = [callback(self) for callback in self.callbacks]
-        for metrics in (each for each in answers if isinstance(each, Mapping)):
-            self.unsaved[-1] = with_metrics(self.unsaved[-1], metrics)
-        # None means: continue. NumPy booleans are accepted.
+        for answer in answers:
+            if isinstance(answer, Mapping):
+                self.unsaved[-1] = with_metrics(self.unsaved[-1], answer)
+            elif answer is not None and (np.ndim(answer) or np.asarray(answer).dtype != bool):
+                raise TypeError(
+                    f"a callback returned {answer!r}; None, True or False (to end training), or a "
+                    "dict of metrics is accepted"
+                )
         return all(each is None or isinstance(each, Mapping) or each for each in answers)
 
     def _check_faults(self, record: Record) -> None:

@@ -53,7 +53,7 @@ def test_a_folder_of_several_runs_is_shown_as_one_list(tmp_path, quick_training,
     assert cli_runs.main(["diff", str(tmp_path / "both#0"), str(tmp_path / "both#1")]) == 0
     assert "seed: 3 | 4" in capsys.readouterr().out.splitlines()
     assert cli_runs.main(["show", str(tmp_path / "both#2")]) == 2
-    assert "both#2 is not a run folder" in capsys.readouterr().err
+    assert f"there is no run {tmp_path / 'both#2'}" in capsys.readouterr().err
 
 
 def test_rm_asks_first(store, capsys, monkeypatch):
@@ -63,7 +63,7 @@ def test_rm_asks_first(store, capsys, monkeypatch):
     assert cli_runs.main(["rm", "--yes", str(store / "r0")]) == 0
     assert [path.name for path in store.iterdir()] == ["r1"]
     assert cli_runs.main(["rm", "--yes", str(store / "r0")]) == 2
-    assert "is not a run folder" in capsys.readouterr().err
+    assert f"there is no run {store / 'r0'}" in capsys.readouterr().err
 
 
 def test_rm_leaves_a_run_that_is_being_trained(store, capsys):
@@ -106,7 +106,7 @@ def test_names_are_printed_escaped(store, capsys):
     assert "1 runs, 1 finished" in told.out
     assert "r\\udcff0 cannot be read and is left out" in told.err
     assert cli_runs.main(["rm", "--yes", str(store / "no\x1b[2J\nrun")]) == 2
-    assert "no\\x1b[2J\\nrun is not a run folder" in capsys.readouterr().err
+    assert f"there is no run {store}/no\\x1b[2J\\nrun" in capsys.readouterr().err
 
 
 def test_a_damaged_run_is_named_and_the_others_listed(store, capsys):

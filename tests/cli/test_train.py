@@ -56,7 +56,10 @@ def test_every_agent_has_its_own_defaults():
         ),
         (["qrc", "Probe/Trace-v0", "--sink", "wandb"], "here that is '--logger'"),
         (["qrc", "Probe/Trace-v0", "--seeds", "1e9"], "there are 1,000,000,000 seeds; up to"),
-        (["--resume", "nowhere"], "nowhere is not a run folder"),
+        (["qrc", "Probe/Trace-v0", "--lambda", "0.5"], "'--lambda'; here that is '--lam'"),
+        (["dqn", "Probe/Trace-v0"], "unknown agent 'dqn'; accepted: expected-sarsa-lambda, gq2"),
+        (["--resume", "nowhere"], "there is no run nowhere"),
+        (["--config", "nowhere.toml"], "there is no file nowhere.toml"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(arguments, message, capsys, tmp_path, monkeypatch):

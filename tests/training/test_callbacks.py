@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -76,6 +77,18 @@ def test_metrics_that_cannot_be_are_refused_and_lose_nothing(tmp_path, metrics, 
         train("qrc", TRACE, steps=40, callbacks=[late], **options)
     assert set(RunFolder(tmp_path / "run").tables().chunks["step"].to_pylist()) == {10, 20}
     assert resume(tmp_path / "run").summary["finished"]
+
+
+@pytest.mark.parametrize("answer", ["stop", 0.5, 1, [True]])
+def test_answers_that_mean_nothing_are_refused(answer):
+    with pytest.raises(TypeError, match=r"a callback returned .*; None, True or False"):
+        train("qrc", TRACE, steps=20, callbacks=[lambda session: answer])
+
+
+@pytest.mark.parametrize("answer", [False, np.bool_(False), jnp.array(False)])
+def test_false_of_any_kind_ends_training(answer):
+    result = train("qrc", TRACE, steps=20, chunk=10, callbacks=[lambda session: answer])
+    assert result.summary["steps"] == 10
 
 
 def test_the_speed_leaves_out_what_callbacks_compile(monkeypatch):
