@@ -282,7 +282,8 @@ def test_a_short_beginning_does_not_cut_what_follows_into_pieces(tmp_path):
     ],
 )
 def test_mistakes_are_named(call, message):
-    with pytest.raises((ValueError, RuntimeError, LookupError, TypeError), match=message):
+    kinds = (ValueError, RuntimeError, LookupError, TypeError, FileNotFoundError)
+    with pytest.raises(kinds, match=message):
         call()
 
 

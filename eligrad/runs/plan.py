@@ -227,6 +227,8 @@ def _check_options(options: dict[str, Any], path: Path) -> None:
 def read_config(folder: Path) -> dict[str, Any]:
     """Returns the content of `config.json`; raises an error for one that cannot be used."""
     path = folder / "config.json"
+    if not folder.exists():
+        raise FileNotFoundError(f"there is no run {folder}")
     if not path.exists():
         raise FileNotFoundError(f"{folder} is not a run folder: it has no config.json")
     config = read_json(path)
