@@ -1,4 +1,4 @@
-"""Compares two configurations by their runs, and says what they show.
+"""Compares two configurations by their runs, with statistical tests.
 
 Runs are independent samples here, also where both sides used the same seeds: the same seed gives
 the same first steps only. On each environment Welch's t-test asks whether the means differ, and
@@ -104,7 +104,7 @@ class Side:
     mean: float
     standard_error: float
     runs: int
-    """How many have a score."""
+    """Number of runs with a score."""
     without_score: int
     """How many have none, since no episode ended in time; all other numbers leave them out."""
     diverged: int
@@ -144,22 +144,22 @@ class Comparison:
     improvement: Estimate
     """Probability that a run of a scores higher than a run of b, averaged over environments."""
     warnings: tuple[str, ...]
-    """What may make the result misleading."""
+    """Reasons why the result may mislead."""
 
     def verdict(self, on: OnEnvironment) -> int:
-        """1 where a is better, -1 where b is, 0 where no difference can be claimed."""
+        """1 if a is significantly better, -1 if b is, 0 if there is no significant difference."""
         if not on.adjusted_p_value <= 1 - self.level:
             return 0
         return 1 if on.difference.value > 0 else -1
 
     def in_words(self) -> str:
-        """What can and what cannot be claimed."""
+        """The result in sentences: differences, tests and their limits."""
         paragraphs = [self._heading(), *map(self._paragraph, self.environments)]
         if len(self.environments) > 1:
             paragraphs.append(self._over_all())
         caution = (
-            "Not claimed: that the two are equal where no difference was found, nor anything about "
-            "other environments, settings or numbers of steps."
+            "No significant difference does not mean that the two are equal. The result holds for "
+            "these environments, settings and numbers of steps only."
         )
         paragraphs.append(
             "\n".join(_wrapped(warning, "- ", "  ") for warning in [*self.warnings, caution])
@@ -193,22 +193,22 @@ class Comparison:
 
     def _claim(self, on: OnEnvironment) -> str:
         if math.isnan(on.p_value):
-            return "Nothing can be claimed: one seed does not show how much seeds differ."
+            return "No test is possible: one seed does not show how much seeds differ."
         p, verdict = on.adjusted_p_value, self.verdict(on)
         p_value = f"p = {p:.2g}" if p >= 0.001 else "p < 0.001"
         if verdict:
             better = self.a if verdict > 0 else self.b
-            return f"It can be claimed that {better} is better here ({p_value})."
-        claim = f"No difference can be claimed ({p_value})."
+            return f"{better} is significantly better here ({p_value})."
+        claim = f"There is no significant difference ({p_value})."
         if on.difference.low > 0 or on.difference.high < 0:
             few = len(self.environments)
             reason = (
                 f"one of {few} intervals may do so by chance" if few > 1 else "the test disagrees"
             )
-            claim += f" That the interval leaves out 0 is not enough: {reason}."
+            claim += f" The interval excludes 0, but this is not enough: {reason}."
         return (
             f"{claim} With this number of seeds and this spread, the test would miss a true "
-            f"difference below {_shown(on.detectable)} more than once in five times."
+            f"difference below {_shown(on.detectable)} in more than one of five experiments."
         )
 
     def _diverged(self, name: str, side: Side) -> str:
@@ -224,17 +224,15 @@ class Comparison:
         verdicts = [self.verdict(on) for on in self.environments]
         return _wrapped(
             f"On the {len(verdicts)} environments {self.a} is better on {verdicts.count(1)}, worse "
-            f"on {verdicts.count(-1)}, and on {verdicts.count(0)} nothing can be claimed. Averaged "
-            f"over them: {self._odds(self.improvement)} {self._beyond_chance()}"
+            f"on {verdicts.count(-1)}, and not significantly different on {verdicts.count(0)}. "
+            f"Averaged over them: {self._odds(self.improvement)} {self._beyond_chance()}"
         )
 
     def _beyond_chance(self) -> str:
         if self.improvement.low > 0.5 or self.improvement.high < 0.5:
             winner = self.a if self.improvement.low > 0.5 else self.b
-            return (
-                f"It can be claimed that {winner} wins more often than not on these environments."
-            )
-        return "Which of them wins more often on these environments cannot be claimed."
+            return f"{winner} wins significantly more often on these environments."
+        return "Neither wins significantly more often on these environments."
 
     def to_frame(self) -> pd.DataFrame:
         """The numbers, one row for each environment."""

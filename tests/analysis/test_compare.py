@@ -53,7 +53,7 @@ def test_a_clear_difference_is_claimed_and_who_is_better():
     assert result.verdict(result.environments[0]) == 1
     assert other.verdict(other.environments[0]) == -1
     for words in (result.in_words(), other.in_words()):
-        assert "It can be claimed that QRC(λ) is better here" in words
+        assert "QRC(λ) is significantly better here" in words
 
 
 def test_what_could_not_have_been_seen_is_said():
@@ -62,9 +62,9 @@ def test_what_could_not_have_been_seen_is_said():
     assert result.verdict(on) == 0
     words = " ".join(result.in_words().split())
     assert "5 and 5 seeds" in words
-    assert "No difference can be claimed" in words
+    assert "There is no significant difference" in words
     assert f"would miss a true difference below {on.detectable:.3g}" in words
-    assert "Not claimed: that the two are equal" in words
+    assert "No significant difference does not mean that the two are equal" in words
 
 
 @pytest.mark.parametrize("seeds", [5, 30])
@@ -113,11 +113,11 @@ def test_more_environments_make_it_harder():
 def test_over_all_environments():
     better, worse = normal(0, 2.0, 6, "ABC"), normal(1, 0.0, 6, "ABC")
     words = compare(runs_of("qrc", better), runs_of("qc", worse)).in_words()
-    assert "QRC(λ) wins more often than not" in " ".join(words.split())
+    assert "QRC(λ) wins significantly more often" in " ".join(words.split())
     words = compare(runs_of("qrc", worse), runs_of("qc", better)).in_words()
-    assert "QC(λ) wins more often than not" in " ".join(words.split())
+    assert "QC(λ) wins significantly more often" in " ".join(words.split())
     words = compare(runs_of("qrc", worse), runs_of("qc", normal(5, 0.0, 6, "ABC"))).in_words()
-    assert "cannot be claimed" in " ".join(words.split())
+    assert "Neither wins significantly more often" in " ".join(words.split())
 
 
 def test_one_seed_claims_nothing():
