@@ -339,7 +339,7 @@ class StreamingArguments(Arguments, GradientArguments, total=False):
 
 
 class QLambdaArguments(StreamingArguments, total=False):
-    """Arguments of QRC(λ) and its kin."""
+    """Arguments of QRC(λ) and the other streaming agents with action values."""
 
     step_size: Number
     epsilon_start: Number
@@ -402,7 +402,7 @@ class StreamingLearner(Learner):
 
 
 class QRC(StreamingLearner):
-    """QRC(λ): gradient Q-learning with regularised corrections, from each step as it comes.
+    """QRC(λ): gradient Q-learning with regularised corrections, which learns from single steps.
 
     Its defaults for images are `optimizer="sgd"`, `step_size=1e-4` and `regularize="output"`.
     Those for vectors are `optimizer="obgd"`, `step_size=1.0` and `regularize="parameters"`; they
@@ -413,7 +413,7 @@ class QRC(StreamingLearner):
 
 
 class QC(StreamingLearner):
-    """QC(λ): the same without regularisation."""
+    """QC(λ): QRC(λ) without regularisation."""
 
     preset = "qc"
 
@@ -431,7 +431,7 @@ class QLambda(StreamingLearner):
 
 
 class SarsaLambda(StreamingLearner):
-    """Gradient SARSA(λ); with rule="td" the semi-gradient one."""
+    """Gradient SARSA(λ); semi-gradient SARSA(λ) with rule="td"."""
 
     preset = "sarsa-lambda"
 
@@ -443,7 +443,7 @@ class ExpectedSarsaLambda(StreamingLearner):
 
 
 class StreamQ(StreamingLearner):
-    """StreamQ: Q(λ) whose steps ObGD bounds."""
+    """StreamQ: Q(λ) with steps bounded by ObGD."""
 
     preset = "stream-q"
 
@@ -463,7 +463,7 @@ class StreamAC(StreamACLearner):
 
 
 class GradientAC(StreamACLearner):
-    """Gradient AC(λ): the same with a gradient TD(λ) critic."""
+    """Gradient AC(λ): Stream AC(λ) with a gradient TD(λ) critic."""
 
     preset = "gradient-ac"
 

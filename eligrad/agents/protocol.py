@@ -1,4 +1,4 @@
-"""The contract between agents and engines: everything that an engine knows of an agent.
+"""The interface between agents and engines: everything that an engine uses of an agent.
 
 A streaming agent learns from each transition (`update`), a rollout agent from many at once
 (`learn`). Both are pure functions over one pytree of a state, and frozen dataclasses whose numbers

@@ -78,7 +78,7 @@ TITLES: dict[str, str] = {}
 def register(
     name: str, *, title: str, config: Any, build: Builder | str, vectors: Any = None
 ) -> None:
-    """Adds an agent, for the command line, the facade, sweeps and everything else.
+    """Adds an agent to the command line, the facade, sweeps, `Online` and reports.
 
     Args:
         name: what users type, such as `"stream-ac"`.

@@ -1,4 +1,4 @@
-"""What the scores of many runs on several tasks say together, with confidence intervals.
+"""Statistics of the scores of many runs on several tasks, with confidence intervals.
 
 Scores are given by task: for each environment's name, an array with one score for each run. Scores
 of different environments are brought to one scale by `normalise` before they are put together; only

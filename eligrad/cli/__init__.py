@@ -16,7 +16,7 @@ from eligrad._base.text import printable
 COMMANDS = {
     "train": "train an agent, or continue a run: eligrad train qrc MinAtar/Breakout-v1",
     "sweep": "train many settings and seeds: eligrad sweep spec.toml",
-    "two-stage": "sweep, choose one setting for all environments, train it on fresh seeds",
+    "two-stage": "sweep, choose one configuration, train it on fresh seeds",
     "reproduce": "train what a figure of the paper shows: eligrad reproduce fig3 --scale smoke",
     "runs": "list, show, compare and remove runs: eligrad runs ls",
     "report": "write one page about many runs: curves, tables, settings: eligrad report runs",
@@ -25,7 +25,7 @@ COMMANDS = {
     "watch": "live view of a running training: eligrad watch RUN",
     "compare": "compare two sets of runs, with tests and intervals: eligrad compare A B",
     "completion": "print a script that lets bash or zsh complete commands: eligrad completion bash",
-    "demo": "see TD(λ) diverge and gradient TD(λ) not, in under a minute",
+    "demo": "show that TD(λ) diverges and gradient TD(λ) does not: under a minute",
 }
 """Each has its own --help, and a module of its name, with _ for -."""
 _TRAINS = ("train", "sweep", "two-stage", "reproduce")

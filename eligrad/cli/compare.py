@@ -25,7 +25,7 @@ Conditions = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE")]
 
 @dataclasses.dataclass(frozen=True)
 class Compare:
-    """Compare two configurations, and say what the runs show and what they do not.
+    """Compare two configurations by their runs, with statistical tests.
 
     Two folders: eligrad compare runs/qrc runs/q-lambda. Out of one sweep: eligrad compare
     runs/sizes --a lam=0.8 step_size=1e-4 --b lam=0.9 step_size=1e-4.

@@ -12,12 +12,12 @@ from eligrad.cli import messages
 
 @dataclasses.dataclass(frozen=True)
 class Demo:
-    """See TD(λ) diverge and gradient TD(λ) not, on three small problems, in under a minute."""
+    """Show TD(λ) and gradient TD(λ) on three small problems: TD(λ) diverges on two of them."""
 
     out: Path = Path("demo.png")
     """Where to write the figure (.png, .pdf or .svg)."""
     seeds: int = 20
-    """How many independent learners each line is made of."""
+    """Number of independent learners for each line."""
 
 
 def main(arguments: list[str]) -> int:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Evaluate:
     """Play episodes with every seed of a run, and print mean returns with 95 % intervals.
 
-    Nothing is learned, and the run does not change. The interval of a seed is over its episodes,
-    that of all seeds over their means.
+    The agent does not learn, and the run does not change. The interval of a seed is over its
+    episodes, the interval of all seeds over their means.
     """
 
     run: Annotated[Path, tyro.conf.Positional]

@@ -27,7 +27,7 @@ class Play:
     env: str | None = None
     """The environment to play in, for an agent that was saved without one."""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("play.gif")
-    """The file to write: .gif, or .mp4 with the package imageio-ffmpeg."""
+    """The file to write: .gif, or .mp4 if the package imageio-ffmpeg is installed."""
     seed: Annotated[str, tyro.conf.arg(metavar="best|N")] = "best"
     """Which seed acts; best: the one with the highest return in its last episodes."""
     episode: int = 0

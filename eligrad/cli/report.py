@@ -16,7 +16,7 @@ from eligrad.cli import messages
 class Report:
     """Write one HTML page about many runs: curves, tables, configurations, versions, commands.
 
-    The page needs neither a network nor a server: open it, keep it, send it.
+    The page is one file that needs no network and no server.
     """
 
     runs: Annotated[Path, tyro.conf.Positional]

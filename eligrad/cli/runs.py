@@ -1,4 +1,4 @@
-"""`eligrad runs`: list, show, compare and remove the runs of a folder. Quick: no JAX in here."""
+"""`eligrad runs`: list, show, compare and remove the runs of a folder. Does not import JAX."""
 
 from __future__ import annotations
 

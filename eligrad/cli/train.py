@@ -76,7 +76,7 @@ class Train:
     """Import this module first: one that registers your agent or environment, or the module of the
     environment of a run that you resume and trust."""
     config: Annotated[Path | None, _optional("FILE|FOLDER")] = None
-    """Begin a run as this TOML file says (agent, env, steps, seeds, [settings]), or once more the
+    """Start a run from this TOML file (agent, env, steps, seeds, [settings]), or repeat the
     run in this folder: without AGENT, ENV and settings, perhaps with other --steps."""
     chunk: Annotated[Annotated[int, _count("chunk")] | None, _optional("N")] = None
     """Steps between two updates of the progress bar; by default about 1000."""

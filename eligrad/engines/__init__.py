@@ -1,4 +1,4 @@
-"""Engines: what moves agents through environments, and `Online` for a stream of observations."""
+"""Engines: loops that step agents and environments, and `Online` for a stream of observations."""
 
 from eligrad.engines.devices import device_for_each_run, keep_compiled_programs
 from eligrad.engines.episodes import Record

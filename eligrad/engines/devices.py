@@ -24,7 +24,7 @@ def cache_folder() -> Path:
 
 
 def keep_compiled_programs() -> None:
-    """Keeps compiled programs on disk, so that the next run of the same shape starts at once.
+    """Keeps compiled programs on disk, so that the next run of the same shape need not compile.
 
     A cache that was set up already (`JAX_COMPILATION_CACHE_DIR`) is left as it is.
     """

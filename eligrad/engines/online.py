@@ -102,7 +102,7 @@ class Online:
     def from_run(
         cls, run: Path | str, seed: Which = "best", *, agent: Any = None, env: Any = None
     ) -> Online:
-        """The agent of a run, or of a file that one was saved to: it goes on learning.
+        """The agent of a run folder or of a saved file; it continues to learn.
 
         Parameters, traces, statistics, random numbers, the step count and with it the exploration
         are those of the training. The episode that the simulator was in stays there: the first

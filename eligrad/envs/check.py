@@ -1,4 +1,4 @@
-"""`check_env`: finds what is wrong with an environment, and says how to correct it."""
+"""`check_env`: lists the problems of an environment, and how to correct them."""
 
 from __future__ import annotations
 

@@ -38,9 +38,9 @@ class Step(NamedTuple):
     """The observation that the action led to, also when the episode ended there."""
     reward: Float[Array, ""]
     terminated: Bool[Array, ""]
-    """The episode ended by the task's own rules: nothing of value follows."""
+    """The episode ended by the rules of the task: no reward follows."""
     truncated: Bool[Array, ""]
-    """The episode was cut off from outside: value follows, but will not be seen."""
+    """The episode was cut off from outside: rewards would have followed."""
 
 
 class Transition(NamedTuple):

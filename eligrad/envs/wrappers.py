@@ -22,9 +22,9 @@ class TimeLimitState(NamedTuple):
 class TimeLimit(Environment[TimeLimitState]):
     """Cuts every episode off after `max_steps` steps.
 
-    The cut is a truncation and never a termination: value still follows the final observation.
-    Where the last step allowed is also one that ends the task, both flags are true, and as always
-    `terminated` decides that nothing of value follows.
+    The cut is a truncation, never a termination: rewards would still follow the final observation.
+    If the last allowed step also ends the task, both flags are true, and `terminated` takes
+    precedence: no reward follows.
     """
 
     def __init__(self, env: Environment, max_steps: int) -> None:

@@ -1,4 +1,4 @@
-"""What a rule is: one row of the paper's table, in three forms.
+"""The class of all rules: one row of the paper's table, in three forms.
 
 A rule states its update of the value parameters `w` three times: as a loss (forward view, one
 reverse pass for a whole batch), as an explicit update (forward view, the paper's recursion), and by
@@ -36,7 +36,7 @@ from eligrad.rules.td_errors import td_error
 
 
 class Update(NamedTuple):
-    """What is to be *added* to the parameters, before any step size."""
+    """The directions to *add* to the parameters, times a step size."""
 
     w: Any
     theta: Any

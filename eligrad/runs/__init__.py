@@ -1,1 +1,1 @@
-"""What a run leaves on disk: config, metrics, checkpoints, summary. Readable without JAX."""
+"""The files of a run: config, metrics, checkpoints, summary. Readable without JAX."""

@@ -32,7 +32,7 @@ ATTEMPTS = 2
 
 
 class StoreFull(OSError):
-    """There is no space left on the disk of the store; the files in it are sound."""
+    """The disk of the store is full; the files in the store are complete."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Logger(Protocol):
 
 
 class Subject(NamedTuple):
-    """What a logger knows of a run before its first rows."""
+    """What a logger gets about a run before its first rows."""
 
     folder: Path
     title: str

@@ -128,7 +128,7 @@ def play(
     episodes: JaxEpisodes | HostEpisodes,
     observation: np.ndarray,
 ) -> Iterator[tuple[np.ndarray, HostTransition, np.ndarray]]:
-    """Plays on and on: actions, where they led, and the actions that would be taken there.
+    """Plays without end: yields actions, transitions, and the actions in the next observations.
 
     Args:
         act: actions of all runs, from their observations and keys.
@@ -157,7 +157,7 @@ def _checked(name: str, frame: Any) -> np.ndarray:
 
 
 def _advice(error: Exception) -> str:
-    """What to do where MuJoCo finds nothing to draw with: its own words do not tell."""
+    """How to let MuJoCo render if it finds no OpenGL, which its own error does not tell."""
     files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     if not any("mujoco" in file for file in files):
         return ""

@@ -1,6 +1,6 @@
 """One episode of a trained agent, with the agent's estimates: value, h and TD error.
 
-Nothing is learned and no statistic moves: every number is that of the agent as it was saved.
+The agent does not learn: every number is that of the agent as it was saved.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_STEPS = 500
 
 @dataclasses.dataclass(frozen=True)
 class Recording:
-    """An episode of T steps, T + 1 moments; entry t of the steps is about the one from s_t on."""
+    """An episode of T steps and T + 1 states; entry t of a step is about the step from s_t."""
 
     title: str
     frames: UInt8[np.ndarray, "moments height width 3"]
@@ -44,7 +44,7 @@ class Recording:
     terminated: bool
     """Whether the task itself ended the episode."""
     truncated: bool
-    """Whether the environment cut it off; neither, and the recording did."""
+    """Whether the environment cut it off; if both are false, the recording did."""
     scaled_rewards: Float[np.ndarray, "steps"] | None = None
     """Rewards as the agent sees them; all that follows is in this unit. None, as is all that
     follows, for an agent that gives no estimates (see `Agent.inspect`)."""

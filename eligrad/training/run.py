@@ -1,4 +1,4 @@
-"""`train` and `resume`: a run begun, and a run gone on with."""
+"""`train` starts a run, `resume` continues one."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Session:
         plan: what to train.
         agent: the agent of the plan.
         env: the environment of the plan.
-        engine: what moves the agent through the environment.
+        engine: the loop that steps the agent and the environment.
         folder: where to write the run; None: nowhere.
         progress: whether to draw a progress bar.
         loggers: names of programs to send the metrics to.
@@ -155,7 +155,7 @@ class Session:
         )
 
     def go_on_from(self, step: int, state: Any, path: Path) -> None:
-        """Takes the state of a step that was saved to a file; where to, a refusal says."""
+        """Takes the state of a step that was saved to a file; errors name the file."""
         try:
             self.engine.state = state
         except ValueError as error:  # its simulators are not those at hand
@@ -271,7 +271,7 @@ class Session:
 
 
 def _wait(arrays: Any) -> None:
-    """Waits for JAX arrays with the interpreter awake, so that it can hear signals meanwhile."""
+    """Waits for JAX arrays and handles signals meanwhile."""
     pending: list[Any] = [leaf for leaf in jax.tree.leaves(arrays) if isinstance(leaf, jax.Array)]
     while not all(leaf.is_ready() for leaf in pending):
         time.sleep(0.001)

@@ -1,4 +1,4 @@
-"""A JAX environment as a Gymnasium one, for libraries that know only those.
+"""A JAX environment as a Gymnasium environment, for libraries that accept only those.
 
 model = stable_baselines3.PPO("MlpPolicy", GymnasiumFromJax(env))
 """
