@@ -34,7 +34,7 @@ $(TRAIN): requirements.lock pyproject.toml
 demo: $(TRAIN)
 	$(BIN)/eligrad train qrc MinAtar/Breakout-v1 --steps 2.5e5 --seeds 4
 
-# Where TD diverges and gradient TD does not, in under a minute.
+# Where TD diverges and gradient TD does not, in about a minute.
 divergence: $(TRAIN)
 	$(BIN)/eligrad demo
 

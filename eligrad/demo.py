@@ -1,4 +1,4 @@
-"""Why gradient TD: all rules on three small problems, with exact errors, in under a minute.
+"""Why gradient TD: all rules on three small problems, with exact errors, in about a minute.
 
 On Baird's counterexample (off-policy) and on Tsitsiklis and Van Roy's spiral (nonlinear) TD(λ)
 can diverge; on Boyan's chain it is safe, and a gradient rule must not be worse. All learners are

@@ -207,8 +207,8 @@ class Comparison:
             )
             claim += f" The interval excludes 0, but this is not enough: {reason}."
         return (
-            f"{claim} With this number of seeds and this spread, the test would miss a true "
-            f"difference below {_shown(on.detectable)} in more than one of five experiments."
+            f"{claim} With this number of seeds and this spread, the power of the test is below "
+            f"80 % for true differences under {_shown(on.detectable)}."
         )
 
     def _diverged(self, name: str, side: Side) -> str:

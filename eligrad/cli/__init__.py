@@ -25,7 +25,7 @@ COMMANDS = {
     "watch": "live view of a running training: eligrad watch RUN",
     "compare": "compare two sets of runs, with tests and intervals: eligrad compare A B",
     "completion": "print a script that lets bash or zsh complete commands: eligrad completion bash",
-    "demo": "show that TD(λ) diverges and gradient TD(λ) does not: under a minute",
+    "demo": "show that TD(λ) diverges and gradient TD(λ) does not: about a minute",
 }
 """Each has its own --help, and a module of its name, with _ for -."""
 _TRAINS = ("train", "sweep", "two-stage", "reproduce")

@@ -63,7 +63,7 @@ def test_what_could_not_have_been_seen_is_said():
     words = " ".join(result.in_words().split())
     assert "5 and 5 seeds" in words
     assert "There is no significant difference" in words
-    assert f"would miss a true difference below {on.detectable:.3g}" in words
+    assert f"below 80 % for true differences under {on.detectable:.3g}." in words
     assert "No significant difference does not mean that the two are equal" in words
 
 
