@@ -128,8 +128,8 @@ class Learner:
             )
         elif out is not None or loggers:
             raise ValueError(
-                f"out is {out} and loggers are {list(loggers)}; they are accepted in the first call "
-                "of learn, and this agent has learned already"
+                f"out is {out} and loggers are {list(loggers)}; they are accepted in the first "
+                "call of learn, and this agent has learned already"
             )
         else:
             self._session.plan = _longer(self._session.plan, self._session.step + steps)

@@ -213,7 +213,8 @@ def test_the_evidence_for_choosing_an_agent_is_in_the_results():
 
 
 def test_names_of_stable_baselines3_are_documented():
-    papers = {"lr", "alpha", "lambda", "lambda_", "sink", "sinks"}  # from papers and earlier versions
+    # From papers and earlier versions.
+    papers = {"lr", "alpha", "lambda", "lambda_", "sink", "sinks"}
     assert set(registry._NAMES_ELSEWHERE) - papers <= code_names("from-sb3.md")
     for name, here in registry._NAMES_ELSEWHERE.items():
         row = re.search(rf"^\|.*`{name}`.*\|(.*)\|$", TEXTS["from-sb3.md"], re.MULTILINE)
