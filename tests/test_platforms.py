@@ -16,7 +16,7 @@ import pytest
 
 from eligrad import cli
 from eligrad._base.files import locked, write_json
-from eligrad._base.interruption import unheard_by_children
+from eligrad._base.interruption import ignored_by_children
 from eligrad._base.system import cores
 from eligrad.engines import devices
 from eligrad.engines.devices import return_freed_memory
@@ -72,7 +72,7 @@ def test_training_and_resuming(tmp_path):
 def test_calls_that_do_nothing_there():
     return_freed_memory()
     assert cores() >= 1
-    with unheard_by_children():
+    with ignored_by_children():
         pass
 
 

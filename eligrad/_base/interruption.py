@@ -61,7 +61,7 @@ class Interruption:
 
 
 @contextlib.contextmanager
-def unheard_by_children() -> Iterator[None]:
+def ignored_by_children() -> Iterator[None]:
     """Processes started within this context ignore SIGINT and SIGTERM, from the beginning.
 
     A terminal and a scheduler signal all processes of a run; only the first one handles it.

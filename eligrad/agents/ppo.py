@@ -172,9 +172,9 @@ class ActorCritic(PolicyAgent, RolloutAgent):
             metrics |= norms | {"applied": (~ended).astype(jnp.float32)}
             return (networks, optimizers, ended), metrics
 
-        begun = (state.networks, state.optimizers, jnp.zeros((), bool))
+        initial = (state.networks, state.optimizers, jnp.zeros((), bool))
         places = orders.reshape(-1, together)
-        (networks, optimizers, _), metrics = jax.lax.scan(descend, begun, places)
+        (networks, optimizers, _), metrics = jax.lax.scan(descend, initial, places)
         metrics = {name: jnp.mean(values) for name, values in metrics.items()}
         metrics |= self._health(networks, jax.tree.map(lambda array: array[places[-1]], batch))
         target = batch.value + batch.advantage

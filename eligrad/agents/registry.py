@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eligrad._base import checks as check
-from eligrad._base.errors import Mistakes, UnknownName
+from eligrad._base.errors import Mistakes, UnknownName, did_you_mean
 from eligrad._base.lazy import imported
 from eligrad.agents.settings import (
     GradientPPOConfig,
@@ -172,15 +172,15 @@ def make_settings(
         except (ValueError, TypeError) as error:
             mistakes.note(error)
             fraction = None
-    accepted = [*known, "seeds", "info", "loggers", *(["exploration_fraction"] if explores else [])]
+    beside = ["seeds", "info", "loggers", *(["exploration_fraction"] if explores else [])]
     sound = dict[str, Any]()
     for setting, value in changes.items():
         with mistakes.noted():
             if setting not in known:
-                others = {*accepted} - {setting}
-                raise UnknownName(
-                    f"setting of {name}", setting, others, names_here(setting, others)
-                )
+                others = {*known, *(name for name in beside if did_you_mean(setting, [name]))}
+                others -= {setting}
+                here = names_here(setting, {*known, *beside})
+                raise UnknownName(f"setting of {name}", setting, others, here)
             if np.ndim(value):
                 value = _for_each_run(setting, value, None if setting in static else runs)
             sound[setting] = value

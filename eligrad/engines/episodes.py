@@ -58,13 +58,13 @@ def count_steps(
 def _sums(
     numbers: Shaped[np.ndarray, "time copies"],
     ended: Bool[np.ndarray, "time copies"],
-    begun: Shaped[np.ndarray, "copies"],
+    before: Shaped[np.ndarray, "copies"],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sums along each episode, and those of the episodes that have not ended."""
-    sums, left = np.empty_like(numbers), np.zeros_like(begun)
-    for copy in range(len(begun)):
+    sums, left = np.empty_like(numbers), np.zeros_like(before)
+    for copy in range(len(before)):
         column, out = numbers[:, copy].copy(), sums[:, copy]
-        column[0] += begun[copy]
+        column[0] += before[copy]
         ends = np.flatnonzero(ended[:, copy]) + 1
         for first, last in pairwise([0, *ends, len(column)]):
             np.cumsum(column[first:last], out=out[first:last])

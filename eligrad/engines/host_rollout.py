@@ -86,7 +86,7 @@ class HostRollouts(LockstepEngine):
 
     def _advance(self) -> Record:
         """One rollout and its update."""
-        begun = time.perf_counter()
+        started = time.perf_counter()
         state = self._state
         number = jnp.asarray(state.step // self._rollout + 1)
         noise, learn_keys = self._noise(self.agents, state.agent_key, number)
@@ -97,7 +97,7 @@ class HostRollouts(LockstepEngine):
             collected.rollout, learn_keys,
         )  # fmt: skip
         metrics = {name: np.asarray(value) for name, value in metrics.items()}
-        metrics["rollout_seconds"] = np.full(self.count, ended - begun)
+        metrics["rollout_seconds"] = np.full(self.count, ended - started)
         metrics["update_seconds"] = np.full(self.count, time.perf_counter() - ended)
         return self._count(collected, agent)._replace(metrics=metrics)
 
@@ -162,14 +162,14 @@ class HostRollouts(LockstepEngine):
             collected.reward,
             collected.ended,
         )
-        begun = (collected.fault_step >= 0) & (state.fault_step < 0)
+        first = (collected.fault_step >= 0) & (state.fault_step < 0)
         fault_step = state.step + self._envs * collected.fault_step
         self._state = state._replace(
             agent=agent,
             step=state.step + np.int32(self._rollout),
             episode_return=onward[0].reshape(copies),
             episode_length=onward[1].reshape(copies),
-            fault_step=np.where(begun, fault_step, state.fault_step).astype(np.int32),
+            fault_step=np.where(first, fault_step, state.fault_step).astype(np.int32),
         )
         by_run = (
             self._over_time(each).reshape(self.count, self._rollout)

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from eligrad._base.interruption import unheard_by_children
+from eligrad._base.interruption import ignored_by_children
 from eligrad._base.system import picklable
 from eligrad.agents.protocol import Agent, observation_struct
 from eligrad.engines.devices import compile_seconds, count_compiling
@@ -64,7 +64,7 @@ class Multiprocess(HostEngine):
         if sys.platform != "win32":  # which has none
             resource_tracker.ensure_running()  # else its start would have signals heard again
         try:
-            with unheard_by_children():
+            with ignored_by_children():
                 for share in self._shares:
                     ours, theirs = context.Pipe()
                     arguments = (theirs, functools.partial(make, share.tolist()), _jax_settings())

@@ -133,10 +133,10 @@ def _check_signatures(env: Any, params: Any) -> list[str]:
     """What `reset`, `step` and `restart` return, by tracing: nothing is computed."""
     problems: list[str] = []
     key = jax.eval_shape(jax.random.key, 0)
-    begun = _traced(problems, "reset(key, params)", env.reset, key, params)
-    if begun is None or not _is_pair(problems, "reset", begun):
+    start = _traced(problems, "reset(key, params)", env.reset, key, params)
+    if start is None or not _is_pair(problems, "reset", start):
         return problems
-    state, observation = begun
+    state, observation = start
     problems += _check_array("reset's observation", observation, env.observation_space)
 
     action = jax.ShapeDtypeStruct(env.action_space.shape, env.action_space.dtype)

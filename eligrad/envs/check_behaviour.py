@@ -63,10 +63,10 @@ def _check_pure(env: Environment, params: Any, key: PRNGKeyArray) -> list[str]:
     action = random_action(env.action_space, key)
 
     def each_method_once(key: PRNGKeyArray, action: Array, params: Any) -> Any:
-        begun = env.reset(key, params)
-        stepped = env.step(key, begun[0], action, params)
+        start = env.reset(key, params)
+        stepped = env.step(key, start[0], action, params)
         restarted = env.restart(key, stepped.state, params)
-        return {"reset": begun, "step": stepped, "restart": restarted}
+        return {"reset": start, "step": stepped, "restart": restarted}
 
     def compiled() -> Callable[..., Any]:
         # A new function each time: JAX remembers what it compiled by the function's identity.

@@ -48,7 +48,7 @@ class HostCopies(ABC):
 
     @abstractmethod
     def step(self, actions: Shaped[np.ndarray | jax.Array, "..."]) -> HostTransition:
-        """Takes one action in each copy; where an episode ended, the next one is begun."""
+        """Takes one action in each copy; where an episode ended, the next one starts."""
 
     @abstractmethod
     def snapshot(self) -> list[bytes] | None:

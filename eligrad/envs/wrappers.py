@@ -40,13 +40,13 @@ class TimeLimit(Environment[TimeLimitState]):
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[TimeLimitState, Shaped[Array, "..."]]:
         """Starts an episode and its step count."""
-        return _wound_up(self.env.reset(key, params))
+        return _with_step_count(self.env.reset(key, params))
 
     def restart(
         self, key: PRNGKeyArray, state: TimeLimitState, params: Any
     ) -> tuple[TimeLimitState, Shaped[Array, "..."]]:
         """Starts the next episode as the inner environment does, and its step count."""
-        return _wound_up(self.env.restart(key, state.inner, params))
+        return _with_step_count(self.env.restart(key, state.inner, params))
 
     def step(self, key: PRNGKeyArray, state: TimeLimitState, action: Array, params: Any) -> Step:
         """One step of the inner environment; truncated where it was the last one allowed."""
@@ -65,6 +65,6 @@ class TimeLimit(Environment[TimeLimitState]):
         return f"TimeLimit({self.env!r}, max_steps={self.max_steps})"
 
 
-def _wound_up(begun: tuple[Any, Array]) -> tuple[TimeLimitState, Array]:
-    inner, observation = begun
+def _with_step_count(start: tuple[Any, Array]) -> tuple[TimeLimitState, Array]:
+    inner, observation = start
     return TimeLimitState(inner, jnp.zeros((), jnp.int32)), observation

@@ -22,7 +22,7 @@ from eligrad.envs.core import step_autoreset
 from eligrad.training.playing import HostEpisodes, choose, play
 
 LIMIT = 100_000
-"""Steps after which an episode that does not end is cut off, unless told otherwise."""
+"""Steps after which an episode that does not end is cut off, by default."""
 
 
 class CutOffWarning(UserWarning):
@@ -152,8 +152,8 @@ def _episode(
         return ~carry[1] & (carry[0] <= max_steps)
 
     first = env.reset(jax.random.fold_in(key, 0), params)
-    begun = (jnp.int32(1), jnp.zeros((), bool), *first, jnp.zeros((), jnp.float32))
-    _, ended, *_, total = jax.lax.while_loop(goes_on, step, begun)
+    initial = (jnp.int32(1), jnp.zeros((), bool), *first, jnp.zeros((), jnp.float32))
+    _, ended, *_, total = jax.lax.while_loop(goes_on, step, initial)
     return total, ended
 
 
@@ -162,7 +162,7 @@ def _count(
 ) -> tuple[Float[np.ndarray, "runs episodes"], Bool[np.ndarray, "runs episodes"]]:
     """Returns of so many episodes of each run, and whether each ended; all runs step together.
 
-    Copies are begun anew all at once or not at all. A run that left an episode waits therefore
+    Copies start new episodes all at once or not at all. A run that left an episode waits therefore
     until the others have theirs, or have left one as well: so that none is broken off for another.
     """
     returns: list[list[tuple[float, bool]]] = [[] for _ in range(runs)]

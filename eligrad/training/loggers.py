@@ -117,11 +117,11 @@ class WandB:
 
     def __init__(self, subject: Subject) -> None:
         wandb = import_optional("wandb", extra=EXTRA, purpose="the logger 'wandb'")
-        plan, begun = subject.config["plan"], subject.config["sessions"][0]["started"]
+        plan, started = subject.config["plan"], subject.config["sessions"][0]["started"]
         self._runs = []
         for place, name in enumerate(subject.names):
             # The same in every session of a run, so that W&B continues its run.
-            identity = f"{subject.folder.resolve()} {begun} {name}"
+            identity = f"{subject.folder.resolve()} {started} {name}"
             run = wandb.init(
                 dir=str(subject.folder),
                 project="eligrad",

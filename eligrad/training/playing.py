@@ -106,7 +106,7 @@ class HostEpisodes:
         return reached
 
     def frame(self) -> np.ndarray:
-        """A picture of the first one; at an end the one before, as the next episode has begun."""
+        """A picture of the first copy; at an episode's end the one before the next episode."""
         if self._frame is None or not self._ended:
             try:
                 frame = self._copies.render()[0]
@@ -141,8 +141,8 @@ def play(
         keys = episodes.keys()
         following = np.asarray(act(reached.next_observation, keys))
         yield actions, reached, following
-        begun = (reached.terminated | reached.truncated).any()
-        actions = np.asarray(act(reached.observation, keys)) if begun else following
+        ended = (reached.terminated | reached.truncated).any()
+        actions = np.asarray(act(reached.observation, keys)) if ended else following
 
 
 def _checked(name: str, frame: Any) -> np.ndarray:

@@ -25,7 +25,7 @@ from eligrad.training.build import title as run_title
 from eligrad.training.playing import HostEpisodes, JaxEpisodes, choose, play
 
 MAX_STEPS = 500
-"""Steps after which a recording is cut off, unless told otherwise."""
+"""Steps after which a recording is cut off, by default."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -138,7 +138,7 @@ class Session:
         self.engine.close()
 
     def _restore(self, folder: RunFolder) -> None:
-        begun = folder.config if (folder.path / "config.json").exists() else {"sessions": []}
+        previous = folder.config if (folder.path / "config.json").exists() else {"sessions": []}
         step, state = folder.restore(self.engine.state)
         if step > self.plan.steps:
             raise ValueError(
@@ -149,7 +149,7 @@ class Session:
         session = provenance() | {"from_step": self.step}
         if folder.lost:
             session["lost_metrics"] = folder.lost
-        folder.write_config(self.config | {"sessions": [*begun["sessions"], session]})
+        folder.write_config(self.config | {"sessions": [*previous["sessions"], session]})
         self.loggers.open(
             self.logger_names, Subject(folder.path, self.title, folder.config, self.step)
         )

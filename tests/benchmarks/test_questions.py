@@ -45,12 +45,12 @@ def test_differences_have_the_interval_of_the_package_and_corrected_p_values(que
 
 def test_an_answer_names_what_stands_and_the_better_side(question):
     low = {("Breakout", "a"): [1.0, 2.0, 3.0], ("Breakout", "b"): [9.0, 10.0, 11.0]} | LEVEL_PAIR
-    told = questions.answer(question, the_runs(low))
-    assert told.startswith("**A difference is seen**: of 2 differences, 3 seeds a side, 1 told")
-    assert "row on Breakout, that is higher by 8 (p = " in told
+    said = questions.answer(question, the_runs(low))
+    assert said.startswith("**A difference is seen**: of 2 differences, 3 seeds a side, 1 significant")
+    assert "row on Breakout, that is higher by 8 (p = " in said
     same = {("Breakout", side): [1.0, 2.0, 4.0] for side in ("a", "b")} | LEVEL_PAIR
-    told = questions.answer(question, the_runs(same))
-    assert told.startswith("**Not enough data to tell**: of 2 differences, 3 seeds a side, none")
+    said = questions.answer(question, the_runs(same))
+    assert said.startswith("**Not enough data to tell**: of 2 differences, 3 seeds a side, none")
 
 
 def test_sides_may_be_of_other_studies_and_pairs_without_runs_are_left_out():

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from eligrad._base.interruption import unheard_by_children
+from eligrad._base.interruption import ignored_by_children
 from eligrad.cli import start
 from eligrad.cli import train as cli_train
 from eligrad.engines import EnvironmentFault, Online, OutOfMemory, Runs
@@ -124,7 +124,7 @@ def test_ctrl_c_at_any_moment_leaves_a_whole_agent(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_children_do_not_hear(number):
     """From their first moment on, and their parent hears as before."""
-    with unheard_by_children():
+    with ignored_by_children():
         child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
     child.send_signal(number)
     with pytest.raises(subprocess.TimeoutExpired):
