@@ -30,6 +30,7 @@ from benchmarks.mujoco_learning import TASKS
 from benchmarks.questions import LEVEL, ROOT, markdown
 from eligrad.agents import TITLES
 from eligrad.analysis import statistics
+from eligrad.analysis.bootstrap import STANDARD, Estimate, Samples
 from eligrad.analysis.frames import Table
 from eligrad.runs.plot import blank, draw_mean, save
 from eligrad.runs.returns import area
@@ -471,6 +472,11 @@ LEVEL_WITH: tuple[Claim, ...] = (
     ),
 )
 """Claims that two variants do not differ."""
+REGULARISED: tuple[Claim, ...] = (
+    ("Gradient PPO", "tdrc-fresh", "tdc-fresh", TASKS, ONE_MILLION),
+    ("QRC(λ)", "qrc", "qc", GAMES, FIVE_MILLION),
+)
+"""Agents with and without β, which is said to matter more for the first."""
 STAGE_TWO: tuple[Claim, ...] = (
     ("the chosen one > the paper's", "qrc-output", "qrc", (*GAMES, *SMALL), ("h/stage-2",)),
 )
@@ -503,10 +509,43 @@ def verdicts(
         verdict = words[2]
         if p < LEVEL:
             verdict = words[0] if gap.value > 0 else words[1]
-        interval = f"{gap.value:+,.4g} [{gap.low:+,.4g}, {gap.high:+,.4g}]".replace("-", "−")
         shown = f"{p:.1e}" if p < 1e-3 else f"{p:.3f}"
-        lines.append([claim, env, size, interval + lost, shown, verdict])
+        lines.append([claim, env, size, _interval(gap) + lost, shown, verdict])
     return markdown(lines)
+
+
+def _interval(estimate: Estimate, spec: str = "+,.4g") -> str:
+    """An estimate with its interval, each number by the format `spec`."""
+    numbers = (estimate.value, estimate.low, estimate.high)
+    return "{} [{}, {}]".format(*(f"{x:{spec}}".replace("-", "−") for x in numbers))
+
+
+def regularisation(runs: Table) -> tuple[str, int]:
+    """How often runs with β = 1 beat those with β = 0, and which of `VERDICTS` that gives.
+
+    The claim holds if the interval of the difference between the two agents is above 0, and does
+    not hold if it is below 0. Each share is a mean over environments.
+    """
+    by_agent = [_finals(runs, a, b, envs, studies) for _, a, b, envs, studies in REGULARISED]
+    if not all(by_agent):
+        return "Not run yet.", 2
+    first = len(by_agent[0])
+
+    def shares(samples: Samples) -> np.ndarray:
+        pairs = zip(samples[::2], samples[1::2], strict=True)
+        each = [statistics.share_of_wins(*pair) for pair in pairs]
+        means = [np.mean(part, axis=0) for part in (each[:first], each[first:])]
+        return np.stack([*means, means[0] - means[1]], axis=-1)
+
+    samples = [sample for sides in by_agent for pair in sides.values() for sample in pair]
+    limits = map(np.asarray, STANDARD.interval(shares, samples))
+    *each, gap = map(Estimate, shares(samples), *limits)
+    lines = [["", "environments", "share of pairs of runs that β = 1 wins [95 % interval]"]]
+    for (agent, *_), sides, share in zip(REGULARISED, by_agent, each, strict=True):
+        lines.append([agent, ", ".join(sides), _interval(share, ".2f")])
+    lines.append(["the first less the second", "", _interval(gap, "+.2f")])
+    decided = gap.low > 0 or gap.high < 0
+    return markdown(lines), int(gap.value < 0) if decided else 2
 
 
 def claims_in_short(runs: Table) -> str:
@@ -517,6 +556,9 @@ def claims_in_short(runs: Table) -> str:
             holds, fails, unknown = found.setdefault(claim, ([], [], []))
             place = unknown if p >= LEVEL else fails if level or gap.value < 0 else holds
             place.append(env)
+    over_all: tuple[list[str], list[str], list[str]] = ([], [], [])
+    over_all[regularisation(runs)[1]].append("over all environments")
+    found["β matters less for QRC(λ) than for Gradient PPO"] = over_all
     rows = [[claim, *map(", ".join, where)] for claim, where in found.items()]
     return markdown([["claim", "holds", "does not hold", "not enough data"], *rows])
 
@@ -557,21 +599,25 @@ def _comparisons(
     runs: Table, claims: Sequence[Claim]
 ) -> Iterator[tuple[str, str, str, Any, str, float]]:
     for claim, a, b, envs, studies in claims:
-        for env in envs:
-            here = runs[runs["study"].isin(studies) & (runs["env"] == env)]
-            both = [here[here["variant"] == variant] for variant in (a, b)]
-            if any(each.empty for each in both):
-                continue
-            ours, theirs = (each["final"].dropna().to_numpy() for each in both)
+        for env, (ours, theirs) in _finals(runs, a, b, envs, studies).items():
             gap = statistics.difference({env: ours}, {env: theirs})
             welch: Any = stats.ttest_ind(ours, theirs, equal_var=False)
-            steps = min(int(each["steps"].min()) for each in both)
+            here = runs[runs["study"].isin(studies) & (runs["env"] == env)]
+            steps = int(here[here["variant"].isin((a, b))]["steps"].min())
             size = f"{steps:,}, {len(ours)} and {len(theirs)}"
             lost = ""
             if env in LOST:
                 counts = [f"{int((x < LOST[env]).sum())} of {len(x)}" for x in (ours, theirs)]
                 lost = f"; seeds lost {counts[0]} and {counts[1]}"
             yield claim, env, size, gap, lost, float(welch.pvalue)
+
+
+def _finals(
+    runs: Table, a: str, b: str, envs: Sequence[str], studies: Sequence[str]
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """The final returns of both variants by environment, of those where both have run."""
+    pairs = questions.of_variants(studies, envs, {"": (a, b)})(runs)
+    return {env: sides for (env, _), sides in pairs.items()}
 
 
 # Figures.
@@ -650,6 +696,7 @@ BLOCKS: dict[str, Callable[[Table], str]] = {
     "studies": studies,
     "claims": claims_in_short,
     "verdicts": verdicts,
+    "regularisation": lambda runs: regularisation(runs)[0],
     "older and newer": older_and_newer,
     "verdicts, level": lambda runs: verdicts(
         runs,

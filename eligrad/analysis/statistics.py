@@ -71,7 +71,7 @@ def probability_of_improvement(a: Scores, b: Scores, bootstrap: Bootstrap = STAN
 
     def probability(samples: Samples) -> Values:
         pairs = zip(samples[: len(ours)], samples[len(ours) :], strict=True)
-        return _over_tasks([_wins(x, y) for x, y in pairs])
+        return _over_tasks([share_of_wins(x, y) for x, y in pairs])
 
     estimate = bootstrap.estimate(probability, [*ours, *theirs])
     if estimate.value in (0.0, 1.0):
@@ -175,8 +175,8 @@ def _over_tasks(each: list[Values]) -> Values:
     return np.mean(np.stack(each), axis=0)
 
 
-def _wins(x: np.ndarray, y: np.ndarray) -> Values:
-    """Share of the pairs that x wins, ties by half: the statistic of Mann and Whitney over n m."""
+def share_of_wins(x: Float[np.ndarray, "... n"], y: Float[np.ndarray, "... m"]) -> Values:
+    """The share of the n m pairs that x wins, ties by half: Mann and Whitney's U / (n m)."""
     # One run of x at a time: all pairs of all draws at once would need much memory.
     won_and_not_lost = sum(
         (one > y).mean(axis=-1) + (one >= y).mean(axis=-1)

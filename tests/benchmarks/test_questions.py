@@ -46,7 +46,9 @@ def test_differences_have_the_interval_of_the_package_and_corrected_p_values(que
 def test_an_answer_names_what_stands_and_the_better_side(question):
     low = {("Breakout", "a"): [1.0, 2.0, 3.0], ("Breakout", "b"): [9.0, 10.0, 11.0]} | LEVEL_PAIR
     said = questions.answer(question, the_runs(low))
-    assert said.startswith("**A difference is seen**: of 2 differences, 3 seeds a side, 1 significant")
+    assert said.startswith(
+        "**A difference is seen**: of 2 differences, 3 seeds a side, 1 significant"
+    )
     assert "row on Breakout, that is higher by 8 (p = " in said
     same = {("Breakout", side): [1.0, 2.0, 4.0] for side in ("a", "b")} | LEVEL_PAIR
     said = questions.answer(question, the_runs(same))

@@ -225,7 +225,37 @@ def test_claims_in_short():
     assert rows == [
         "| QRC(λ) > StreamQ | Breakout | Asterix | Freeway |",
         "| Gradient PPO is level with PPO |  | Hopper-v4 |  |",
+        "| β matters less for QRC(λ) than for Gradient PPO |  |  | over all environments |",
     ]
+
+
+@pytest.mark.parametrize(("without", "verdict"), [(-100.0, 0), (300.0, 1), (0.0, 2)])
+def test_regularisation_is_compared_between_agents(without, verdict):
+    """QC's returns are a little below QRC's; TDC's below, above, or equal to TDRC's."""
+    rows = [
+        {
+            "study": study, "env": env, "variant": variant,
+            "final": value + gap * (variant == variants[1]),
+        }
+        for study, env, variants, gap in (
+            ("mujoco-1m", "Hopper-v4", ("tdrc-fresh", "tdc-fresh"), without),
+            ("minatar-5m", "Breakout", ("qrc", "qc"), -0.1),
+            ("h/stage-2", "Freeway", ("qrc", "qc"), -0.1),
+        )
+        for variant in variants
+        for value in np.linspace(-1, 1, 8)
+    ]  # fmt: skip
+    runs = pd.DataFrame(rows)
+    table, found = results.regularisation(runs)
+    assert found == verdict
+    _, _, ppo, qrc, _ = table.splitlines()
+    finals = {name: group["final"].to_numpy() for name, group in runs.groupby(["env", "variant"])}
+    wins = [
+        np.mean(np.subtract.outer(finals[env, "qrc"], finals[env, "qc"]) > 0)
+        for env in ("Breakout", "Freeway")
+    ]
+    assert qrc.startswith(f"| QRC(λ) | Breakout, Freeway | {np.mean(wins):.2f} [")
+    assert ppo.startswith("| Gradient PPO | Hopper-v4 | ")
 
 
 def test_what_is_committed_follows_from_the_files():

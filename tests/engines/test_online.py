@@ -226,7 +226,10 @@ def test_wrong_streams_are_refused(arguments, message):
     [
         ({"lamda": 0.5}, "unknown setting of qrc 'lamda'; did you mean 'lam'"),
         ({"lr": 0.5}, "here that is 'step_size'"),
-        ({"seeds": 2}, "unknown setting of qrc 'seeds'; accepted: beta, epsilon_end, .*, trace_cut$"),
+        (
+            {"seeds": 2},
+            "unknown setting of qrc 'seeds'; accepted: beta, epsilon_end, .*, trace_cut$",
+        ),
         ({"lam": 2.0}, r"lam is 2.0; values in \[0, 1\]"),
         ({"exploration_fraction": 0.1}, "a stream has no total of steps; exploration_steps"),
     ],
