@@ -509,7 +509,7 @@ def verdicts(
         verdict = words[2]
         if p < LEVEL:
             verdict = words[0] if gap.value > 0 else words[1]
-        shown = f"{p:.1e}" if p < 1e-3 else f"{p:.3f}"
+        shown = f"{p:.1e}" if p < 1e-3 else f"{p:.4f}"
         lines.append([claim, env, size, _interval(gap) + lost, shown, verdict])
     return markdown(lines)
 

@@ -110,7 +110,7 @@ def test_environments_without_runs_count_in_the_correction_of_verdicts():
     p = 2 * stats.t.sf(8 / np.sqrt(2 / 3), 4)
     claims = (("QRC > QC", "qrc", "qc", GAMES, ("s",)),)
     (row,) = results.verdicts(runs, claims, ("better", "worse", "level")).splitlines()[2:]
-    assert row.endswith(f"| {5 * p:.3f} | better |")
+    assert row.endswith(f"| {5 * p:.4f} | better |")
 
 
 def stage_one(variant: str, env: str, areas: list[float], **settings: object) -> pd.DataFrame:
