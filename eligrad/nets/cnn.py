@@ -94,8 +94,7 @@ class CNN(eqx.Module):
         check_observation(type(self).__name__, observation.shape, self.observation_shape)
         features = observation.astype(self.output.weight.dtype)
         for window, convolution in zip(self.windows, self.convolutions, strict=True):
-            windows = patches(features, size=window.size, stride=window.stride)
-            filtered = convolution(windows)
+            filtered = convolve(features, convolution, window)
             # Flat and kept in memory: of such an array's reductions, and what comes after them, GPU
             # compilers make one kernel.
             flat = lax.optimization_barrier(jnp.ravel(filtered))
@@ -168,6 +167,13 @@ class AtariCNN(CNN):
             sparsity=sparsity,
             key=key,
         )
+
+
+def convolve(
+    image: Float[Array, "height width channels"], filters: Affine, window: Window
+) -> Float[Array, "rows columns filters"]:
+    """The convolution of an image with the filters, without padding."""
+    return filters(patches(image, size=window.size, stride=window.stride))
 
 
 def _receptive_field(windows: tuple[Window, ...]) -> int:
