@@ -13,7 +13,6 @@ from typing import Any
 from jax.errors import JaxRuntimeError
 
 from eligrad._base.checks import whole_number
-from eligrad._base.errors import DamagedFileError
 from eligrad.cli.modules import look_here
 from eligrad.cli.train import Train
 from eligrad.engines import Diverged, EnvironmentFault, OutOfMemory, WorkerDied
@@ -26,7 +25,6 @@ from eligrad.engines.devices import (
 from eligrad.engines.trained import check_imported
 from eligrad.envs import HostEnvironment
 from eligrad.envs.names import is_gymnasium, module_of
-from eligrad.runs.checkpoint import newest_step
 from eligrad.runs.folder import RunFolder, RunInUseError
 from eligrad.runs.plan import read_options, rollout_of, whole_rollouts
 from eligrad.runs.summary import as_text
@@ -50,10 +48,9 @@ def run(command: Train) -> int:
         if command.cache:
             keep_compiled_programs()
         if command.resume is not None:
-            if _is_finished(folder, command.steps):
+            made = resume(folder, steps=command.steps, **_how(command)).summary["steps"]
+            if RunFolder(folder).config["sessions"][-1]["from_step"] == made:
                 print(f"{folder} is finished; a larger --steps continues it")
-            else:
-                resume(folder, steps=command.steps, **_how(command))
         else:
             if command.config is not None:
                 check_imported(command.env, command.config)
@@ -85,17 +82,6 @@ def run(command: Train) -> int:
                 folder.parent.rmdir()
     print(_report(folder))
     return 0
-
-
-def _is_finished(folder: Path, steps: int) -> bool:
-    """Whether a run has made these steps, and no more, already."""
-    run = RunFolder.open(folder)
-    rollout = rollout_of(run.config["plan"]["settings"])
-    with contextlib.suppress(FileNotFoundError, DamagedFileError):  # training writes it anew
-        made = run.summary["steps"] if run.summary["finished"] else -1
-        # A summary may be older than the last checkpoint: that of a session which was killed.
-        return made == newest_step(folder) == whole_rollouts(steps, rollout)
-    return False
 
 
 def _go_on(command: Train, folder: Path) -> str:
