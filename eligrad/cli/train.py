@@ -157,9 +157,13 @@ def parse(arguments: list[str]) -> Train:
     if command.agent != assumed:
         command = _cli(arguments, _defaults(command.agent))
     command.settings.check()
+    return dataclasses.replace(command, typed=_typed(arguments, command))
+
+
+def _typed(arguments: list[str], command: Train) -> tuple[str, ...]:
+    """The names of the options that were given."""
     words = {word.partition("=")[0].replace("_", "-") for word in arguments}
-    typed = (name for name in _flat(command) if words & {_option(name), _option(f"no_{name}")})
-    return dataclasses.replace(command, typed=tuple(typed))
+    return tuple(n for n in _flat(command) if words & {_option(n), _option(f"no_{n}")})
 
 
 def _defaults(agent: str, /, settings: Any = None, **options: Any) -> Train:
@@ -209,15 +213,15 @@ def _parse_config(arguments: list[str], path: Path) -> Train:
     of_file = {name: options[name] for name in ("agent", "env")}
     if "steps" in options:
         of_file["steps"] = whole_number("steps", options["steps"])
-    if "seeds" in options:
-        if not (seeds := each_seed(options["seeds"])):
-            raise ValueError("seeds are []; different ones, at least 1, are accepted")
-        of_file |= {"seeds": len(seeds), "seed": seeds[0]}
+    if not (seeds := each_seed(options.get("seeds", 1))):
+        raise ValueError("seeds are []; different ones, at least 1, are accepted")
+    of_file |= {"seeds": len(seeds), "seed": seeds[0]}
     default = _defaults(options["agent"], **of_file, config=path)
     command = _cli(arguments, default)
     given, without = (_flat(each) for each in (command, default))
-    for name in given:
-        if given[name] != without[name] and name not in _FREE_ON_RESUMING | {"out"}:
+    typed = _typed(arguments, command)
+    for name in given.keys() - _FREE_ON_RESUMING - {"out", "config"}:
+        if name in typed or given[name] != without[name]:
             raise ValueError(f"{name} is {given[name]}, and --config is given; write it in {path}")
     return command
 

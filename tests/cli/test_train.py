@@ -277,6 +277,11 @@ def test_typed_steps_come_before_those_of_a_file(tmp_path):
     assert cli_train.parse(["--config", str(file)]).steps == 5_000_000
     typed = cli_train.parse(["--config", str(file), "--steps", "1e6"])  # the default without a file
     assert (typed.steps, typed.seeds, typed.seed) == (1_000_000, 1, 4)
+    for same in ("0.8", "0.7"):  # the default without a file, and another one
+        file.write_text(BOTH + "[settings]\nlam = 0.95\n")
+        with pytest.raises(ValueError, match=f"lam is {same}, and --config is given"):
+            cli_train.parse(["--config", str(file), "--lam", same])
+    assert cli_train.parse(["--config", str(file)]).seeds == 1
     with pytest.raises(ValueError, match="seeds is 3, and --config is given"):
         cli_train.parse(["--config", str(file), "--seeds", "3"])
     file.write_text(BOTH + "steps = 5e6\nseeds = []\n")
@@ -303,7 +308,7 @@ def test_resuming_a_finished_run_says_so_and_trains_nothing(tmp_path, capsys):
     capsys.readouterr()
     assert cli_train.main(resumed) == 0
     assert "is finished; a larger --steps continues it" in capsys.readouterr().out
-    assert len(RunFolder(run).config["sessions"]) == 1
+    assert json.loads((run / "summary.json").read_text())["seconds"] == first["seconds"]
     assert cli_train.main([*resumed, "--steps", "10"]) == 2
     assert "steps is 10, but" in capsys.readouterr().err
     assert cli_train.main([*resumed, "--steps", "30"]) == 0
@@ -318,3 +323,19 @@ def test_resuming_a_finished_run_says_so_and_trains_nothing(tmp_path, capsys):
     (run / "summary.json").write_text("{")  # training writes it anew
     assert cli_train.main(resumed) == 0
     assert json.loads((run / "summary.json").read_text())["finished"]
+
+
+@pytest.mark.usefixtures("quickest_programs")
+def test_resuming_a_finished_run_repairs_what_is_damaged(tmp_path, capsys):
+    run = tmp_path / "run"
+    begin = ["qrc", "Probe/Trace-v0", "--steps", "40", "--seeds", "1", "--out", str(run)]
+    assert cli_train.main([*begin, "--chunk", "20", "--no-progress"]) == 0
+    whole = load_chunks(run)[["step", "mean_value"]]
+    last = max((run / "metrics" / "chunks").iterdir())
+    last.write_bytes(last.read_bytes()[:-20] + bytes(20))
+    capsys.readouterr()
+    assert cli_train.main(["--resume", str(run), "--no-progress"]) == 0
+    printed = capsys.readouterr()
+    assert "is damaged" in printed.err
+    assert "is finished; a larger" not in printed.out
+    assert load_chunks(run)[["step", "mean_value"]].equals(whole)
