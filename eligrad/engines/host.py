@@ -64,7 +64,7 @@ class LockstepEngine(HostEngine):
         try:
             return self._copies.step(sent)
         except (Exception, SystemExit) as error:
-            raise step_failed(error, self.env, action, step) from error
+            raise step_failed(error, self.env, sent, step) from error
 
     def interrupt(self, env_seeds: np.ndarray) -> None:
         """Starts new episodes in new simulators; unfinished ones count as truncated."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -93,6 +95,29 @@ def test_a_diverging_policy_in_gymnasium_leaves_its_neighbours_alone(processes):
         assert ours.equals(theirs)
 
 
+def test_a_fault_of_the_simulator_is_not_blamed_on_a_policy_that_diverged_before():
+    session = prepare("stream-ac", "Pendulum-v1", steps=20, seeds=2)
+    state = session.engine.state
+    diverged = jax.tree.map(
+        lambda x: jnp.full_like(x, jnp.nan) if jnp.issubdtype(x.dtype, jnp.floating) else x,
+        state.agent,
+    )
+    session.engine.state = state._replace(agent=diverged, simulators=b"")
+    step, taken = session.engine._copies.step, itertools.count(1)
+
+    def fails(actions):
+        if next(taken) == 8:
+            raise OSError("the motor is gone")
+        return step(actions)
+
+    session.engine._copies.step = fails
+    with (
+        contextlib.closing(session),
+        pytest.raises(EnvironmentFault, match=r"step 8: OSError.*motor is gone"),
+    ):
+        session.run()
+
+
 def test_actions_that_are_not_finite_become_the_nearest_to_0():
     space = Box(np.float32([-1, 2, -np.inf]), np.float32([1, 3, np.inf]), (3,))
     actions = np.float32([[0.5, 2.5, 9.0], [np.nan, -np.inf, np.inf], [-7.0, 2.5, np.nan]])
@@ -145,10 +170,18 @@ def small(agent="qrc", env="Probe/Trace-v0", **options):
             "ramping of env_params is 0.3; True or False is accepted, like its default, True",
         ),
         (
+            lambda: small(env="MinAtar/Breakout-v1", env_params={"sticky_probability": "0.1"}),
+            r"is '0.1'; a number \(float32\) is accepted, like its default, 0.1$",
+        ),
+        (
+            lambda: small(env="MinAtar/Breakout-v1", env_params={"sticky_probability": [0.1, 0.2]}),
+            r"is \[0.1, 0.2\]; a number",
+        ),
+        (
             lambda: small(exploration_fraction=[0.1, 0.2]),
             r"exploration_fraction is \[0.1, 0.2\]; one value is accepted, or",
         ),
-        (lambda: small(regularize=[]), r"regularize is \[\]; one value is accepted, or"),
+        (lambda: small(regularize=[]), r"regularize is \[\]; one value is accepted$"),
         (
             lambda: small(env="MinAtar/Breakout-v1", env_params={"sticky": 0.0}),
             "unknown parameter of .* 'sticky'; did you mean 'sticky_probability'",
