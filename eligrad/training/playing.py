@@ -97,11 +97,9 @@ class HostEpisodes:
         return jax.random.split(jax.random.fold_in(self._key, self._taken + 1), self._runs)
 
     def step(self, actions: Shaped[np.ndarray, "runs ..."]) -> HostTransition:
-        """Takes one action in each; a run that has diverged does not stop the others."""
+        """Takes one action in each; one that is not finite, of a diverged run, is replaced."""
         self._taken += 1
-        reached = self._copies.step(
-            finite_actions(self._space, actions) if self._runs > 1 else actions
-        )
+        reached = self._copies.step(finite_actions(self._space, actions))
         self._ended = bool(reached.terminated[0] | reached.truncated[0])
         return reached
 

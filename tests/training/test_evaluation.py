@@ -16,7 +16,7 @@ from eligrad.engines.devices import compile_seconds
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box, Discrete
-from eligrad.training import evaluation, saved, train
+from eligrad.training import evaluation, prepare, saved, train
 from eligrad.training.callbacks import EvaluateEvery
 from eligrad.training.playing import HostEpisodes, JaxEpisodes, play
 from tests.engines import tiny
@@ -52,6 +52,43 @@ class Job(Environment):
         done = state + 1
         observation = jnp.full(2, done, jnp.float32)
         return Step(done, observation, jnp.float32(params.wage), done == 2, jnp.asarray(False))
+
+
+class Places(NamedTuple):
+    places: np.ndarray
+
+
+class Sum(Job):
+    """Pays the sum of several places, twice."""
+
+    def default_params(self):
+        return Places(np.float32([1.0, 2.0]))
+
+    def step(self, key, state, action, params):
+        paid = Terms(jnp.sum(jnp.asarray(params.places)))
+        return super().step(key, state, action, paid)
+
+
+def test_parameters_that_are_arrays_can_be_changed():
+    def returns(**changes):
+        return train(tiny.agent(2), Sum(), steps=4, env_params=changes).episodes["return"]
+
+    assert returns().to_pylist() == [6.0, 6.0]
+    assert returns(places=[3.0, 4.0]).to_pylist() == [14.0, 14.0]
+    with pytest.raises(ValueError, match=r"places of env_params is 5.0; an array of shape \(2,\)"):
+        returns(places=5.0)
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_policies_that_diverged_are_evaluated(runs):
+    session = prepare("stream-ac", "Pendulum-v1", steps=10, seeds=runs, max_episode_steps=5)
+    diverged = jax.tree.map(
+        lambda x: jnp.full_like(x, jnp.nan) if jnp.issubdtype(x.dtype, jnp.floating) else x,
+        session.engine.state.agent,
+    )
+    returns = evaluation.evaluate(session.agent, session.env, diverged, episodes=2)
+    assert returns.shape == (runs, 2)
+    assert np.isfinite(returns).all()
 
 
 def test_callbacks_evaluate_in_the_world_of_the_training(tmp_path):
