@@ -9,14 +9,13 @@ def norm_of_weights(session):  # a metric of your own, one number or one for eac
 
 from __future__ import annotations
 
-import weakref
-from collections import deque
 from pathlib import Path
 
 import numpy as np
 
 from eligrad._base.checks import whole_number
 from eligrad.envs.registry import change_params
+from eligrad.runs.metrics import with_metrics
 from eligrad.training import saved
 from eligrad.training.evaluation import Evaluation
 from eligrad.training.session import Session
@@ -30,21 +29,16 @@ class StopAtReturn:
 
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold
-        self._recent: list[deque[float]] = []
-        self._seen: tuple[weakref.ref[Session] | None, int] = (None, 0)
 
     def __call__(self, session: Session) -> bool:
         """Returns whether training continues."""
-        tables, this = session.unsaved[-1], weakref.ref(session)
-        if self._seen != (this, session.chunks - 1):  # chunks that were not seen came before
-            tables = session.tables()
-            self._recent = [deque(maxlen=RECENT) for _ in range(session.engine.count)]
-        self._seen = (this, session.chunks)
-        run, returns = (np.asarray(tables.episodes[name]) for name in ("run", "return"))
-        for place, recent in enumerate(self._recent):
-            recent.extend(returns[run == place][-RECENT:])
-        reached = (len(r) == RECENT and np.mean(r) >= self.threshold for r in self._recent)
-        return not all(reached)
+        recent = [np.zeros(0)] * session.engine.count
+        for tables in reversed([*session.saved, *session.unsaved]):
+            run, returns = (np.asarray(tables.episodes[name]) for name in ("run", "return"))
+            recent = [np.append(returns[run == i], later) for i, later in enumerate(recent)]
+            if min(map(len, recent)) >= RECENT:
+                return any(np.mean(each[-RECENT:]) < self.threshold for each in recent)
+        return True
 
 
 class EvaluateEvery:
@@ -65,10 +59,10 @@ class EvaluateEvery:
         self._evaluate: Evaluation | None = None
         self._best: float | None = None
 
-    def __call__(self, session: Session) -> dict[str, np.ndarray]:
+    def __call__(self, session: Session) -> None:
         """Evaluates if an evaluation is due."""
         if session.step < self._due:
-            return {}
+            return
         self._due = session.step - session.step % self.steps + self.steps
         if self._evaluate is None or self._evaluate.env is not session.env:
             self._evaluate = Evaluation(session.env)
@@ -76,13 +70,14 @@ class EvaluateEvery:
         params = change_params(session.env, session.plan.env_params)
         returns = self._evaluate(session.agent, agents, episodes=self.episodes, params=params)
         self.history.append((session.step, returns))
-        if self.keep_best is not None:
-            if self._best is None:
-                self._best = _best_evaluation(session) if self.keep_best.exists() else -np.inf
-            if returns.mean() > self._best:
-                self._best = returns.mean()
-                saved.save(session, self.keep_best)
-        return {"evaluation_return": returns.mean(axis=1)}
+        if self.keep_best is not None and self._best is None:
+            self._best = _best_evaluation(session) if self.keep_best.exists() else -np.inf
+        # Before the agent is saved, so that the file holds its own score.
+        metric = {"evaluation_return": returns.mean(axis=1)}
+        session.unsaved[-1] = with_metrics(session.unsaved[-1], metric)
+        if self.keep_best is not None and returns.mean() > self._best:
+            self._best = returns.mean()
+            saved.save(session, self.keep_best)
 
 
 def _best_evaluation(session: Session) -> float:
