@@ -84,11 +84,10 @@ class Session:
         self.show_progress = progress
         self.logger_names, self.loggers = loggers, Loggers()
         self.callbacks = callbacks
-        self.clock = time.perf_counter()
         pa.array(np.zeros(1))  # the first one imports pandas, which is no time of training
         self.engine = engine
         self.restored = False
-        self.chunks, self._compiled = 0, 0.0
+        self.chunks, self.clock, self._compiled = 0, 0.0, 0.0
         self.step, self.saved_step = 0, 0
         self.columns: dict[str, np.ndarray] = {}
         self.saved, self.unsaved = list[Tables](), list[Tables]()
@@ -100,8 +99,7 @@ class Session:
 
     def run(self) -> Result:
         """Trains to the end of the plan, or until a signal or a callback says so."""
-        if self.chunks:  # a later call does not count the time since the one before
-            self._start_clock()
+        self._start_clock()  # what the caller did since the last call is no time of training
         # Before the first file is written: after every signal the message names the run.
         locked = contextlib.nullcontext() if self.folder is None else self.folder.locked()
         with Interruption() as interruption, locked:

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import eligrad
 from eligrad.analysis import load_chunks
 from eligrad.analysis.report import write_report
 from eligrad.cli import watch
@@ -102,6 +103,7 @@ def test_the_speed_leaves_out_what_callbacks_compile(monkeypatch):
         compiled[0] += 4.0
 
     session = prepare("qrc", TRACE, steps=60, seeds=1, chunk=10, callbacks=[compiles])
+    now[0] += 100.0  # between two calls of the user's: no time of training
     advance = session.engine.advance
 
     def slowly(steps):
@@ -134,6 +136,26 @@ def test_the_best_of_a_continued_run_is_kept(tmp_path, monkeypatch):
     assert best.read_bytes() == first
     resume(tmp_path / "run", steps=40, callbacks=[every()])
     assert saved.read_plan(best).steps == 40
+
+
+def test_a_run_that_is_continued_from_its_best_remembers_that_score(tmp_path, monkeypatch):
+    best, means = tmp_path / "best.npz", iter([1.0, 5.0, 2.0, 3.0, 4.0, 6.0])
+    monkeypatch.setattr(
+        callbacks.Evaluation,
+        "__call__",
+        lambda *_, episodes, params: np.full((1, episodes), next(means)),
+    )
+
+    def every():
+        return EvaluateEvery(1000, episodes=2, keep_best=best)
+
+    eligrad.QRC(TRACE).learn(3000, callback=every())
+    agent = eligrad.load(best)
+    assert agent.num_timesteps == 2000
+    agent.learn(2000, callback=every())
+    assert eligrad.load(best).num_timesteps == 2000
+    agent.learn(1000, callback=every())
+    assert eligrad.load(best).num_timesteps == 5000
 
 
 def test_stop_at_return_counts_the_recent_episodes_of_every_run():
