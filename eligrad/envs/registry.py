@@ -143,13 +143,16 @@ def change_params(env: Environment | HostEnvironment, changes: dict[str, Any]) -
             raise UnknownName(f"parameter of {env.name}", name, named)
         default = np.asarray(jnp.asarray(named[name]))
         changed = _converted(value, default.dtype)
-        if changed is None:
+        if changed is None or changed.shape != default.shape:
             number = "a number" if default.dtype.kind == "f" else "a whole number"
             kind = "True or False" if default.dtype == bool else f"{number} ({default.dtype})"
+            if default.shape:
+                kind = f"an array of shape {default.shape}, each entry {kind},"
             raise ValueError(
-                f"{name} of env_params is {value}; {kind} is accepted, like its default, {default}"
+                f"{name} of env_params is {value!r}; {kind} is accepted, like its default, "
+                f"{named[name]}"
             )
-        named[name] = changed.tolist()
+        named[name] = changed if changed.ndim else changed.item()
     params = jax.tree.unflatten(structure, list(named.values()))
     _check_observations(env, params)
     return params
