@@ -29,7 +29,7 @@ def td_error(v_tm1: ArrayLike, r_t: ArrayLike, discount_t: ArrayLike, v_t: Array
     r_t = check.real("r_t", r_t, like=v_tm1)
     check.within("discount_t", discount_t, 0.0, 1.0)
     check.same_shape(v_tm1=v_tm1, r_t=r_t, v_t=v_t)
-    discount_t = check.number("discount_t", discount_t, like=v_tm1)
+    discount_t = check.number("discount_t", discount_t, like=r_t)
     if discount_t.ndim:
         check.same_shape(r_t=r_t, discount_t=discount_t)
     return r_t + discount_t * v_t - v_tm1

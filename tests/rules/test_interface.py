@@ -86,3 +86,7 @@ def test_rewards_of_python_keep_the_dtype_of_values(dtype, reward, x64):
 
         traces, update = jax.lax.scan(step, traces, jnp.arange(3))
         assert {leaf.dtype.name for leaf in jax.tree.leaves((traces, update))} == {dtype}
+
+
+def test_values_of_python_take_the_dtype_of_the_reward():
+    assert rules.td_error(1.0, jnp.bfloat16(1), 0.9, 2.0).dtype == jnp.bfloat16
