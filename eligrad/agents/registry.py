@@ -198,10 +198,8 @@ def make_settings(
 def _for_each_run(setting: str, values: Any, runs: int | None) -> np.ndarray:
     """The values of a setting as an array, if there is one for each run; None: none may be."""
     if len(values) != runs:
-        raise ValueError(
-            f"{setting} is {values}; one value is accepted, or for a number a list with one for "
-            "each run"
-        )
+        several = "" if runs is None else f", or a list with one for each of the {runs} runs"
+        raise ValueError(f"{setting} is {values}; one value is accepted{several}")
     return np.asarray(values)
 
 

@@ -156,8 +156,11 @@ def small(agent="gradient-ppo", env="Probe/OffPolicy-v0", **options):
         (lambda: small(num_envs=3), "num_envs is 3 and rollout 32"),
         (lambda: small(chunk=40), "chunk is 40; a multiple of rollout, which is 32"),
         (lambda: small(checkpoint_every=48), "checkpoint_every is 48; a multiple of chunk"),
-        (lambda: small(rollout=[32, 64], seeds=2), r"rollout is \[32, 64\]; one value"),
-        (lambda: small(lam=[0.9, 0.8]), r"lam is \[0.9, 0.8\]; .* one for each run"),
+        (
+            lambda: small(rollout=[32, 64], seeds=2),
+            r"\[32, 64\]; one value is accepted$",
+        ),
+        (lambda: small(lam=[0.9, 0.8]), r"lam is \[0.9, 0.8\]; .* each of the 1 runs"),
         (lambda: small(lam=[0.9, 1.8], seeds=2), "lam is 1.8; values in"),
         (lambda: small(seeds=[1, 1]), r"seeds are \[1, 1\]; different ones"),
         (lambda: small(rule="tdcr"), "rule is 'tdcr'; one of .* did you mean"),
