@@ -109,11 +109,6 @@ Distribution = Categorical | MultiCategorical | DiagonalGaussian
 class Policy(Protocol):
     """What an agent needs of a policy."""
 
-    @property
-    def noise_shape(self) -> tuple[int, ...]:
-        """Of the noise that one action takes."""
-        ...
-
     def init(self, key: PRNGKeyArray, sparsity: Number = 0.0) -> PyTree:
         """Parameters; that share of each unit's weights is 0, if the network knows how."""
         ...
@@ -142,11 +137,6 @@ class DiscretePolicy:
     choices: int
     sizes: tuple[int, ...] | None = None
 
-    @property
-    def noise_shape(self) -> tuple[int, ...]:
-        """One number for each choice."""
-        return (self.choices,)
-
     def init(self, key: PRNGKeyArray, sparsity: Number = 0.0) -> PyTree:
         """The network's parameters."""
         return self.network.make_params(key, sparsity)
@@ -157,8 +147,8 @@ class DiscretePolicy:
         return Categorical(logits) if self.sizes is None else MultiCategorical(logits, self.sizes)
 
     def noise(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
-        """Gumbel noise."""
-        return jax.random.gumbel(key, (*shape, *self.noise_shape), jnp.float32)
+        """Gumbel noise, a number for each choice."""
+        return jax.random.gumbel(key, (*shape, self.choices), jnp.float32)
 
     def to_environment(self, action: Int[Array, "..."]) -> Int[Array, "..."]:
         """The choice itself."""
@@ -187,14 +177,9 @@ class GaussianPolicy:
     per_entry: ClassVar[int] = 1
     """Numbers that the network gives for each entry of the action: a mean."""
 
-    @property
-    def noise_shape(self) -> tuple[int, ...]:
-        """One number for each entry."""
-        return (len(self.low),)
-
     def init(self, key: PRNGKeyArray, sparsity: Number = 0.0) -> PyTree:
         """The network's parameters, and deviations of 1."""
-        zeros = jnp.zeros(self.noise_shape, jnp.float32)
+        zeros = jnp.zeros(len(self.low), jnp.float32)
         return GaussianParams(self.network.make_params(key, sparsity), zeros)
 
     def __call__(self, params: Any, observation: Array) -> DiagonalGaussian:
@@ -202,8 +187,8 @@ class GaussianPolicy:
         return DiagonalGaussian(self.network.apply(params.network, observation), params.log_std)
 
     def noise(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
-        """Standard normal noise."""
-        return jax.random.normal(key, (*shape, *self.noise_shape), jnp.float32)
+        """Standard normal noise, a number for each entry."""
+        return jax.random.normal(key, (*shape, len(self.low)), jnp.float32)
 
     def to_environment(self, action: Float[Array, "... entries"]) -> Float[Array, "..."]:
         """The action stretched to the environment's range, and clipped to it."""

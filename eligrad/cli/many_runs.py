@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import importlib.util
-import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import tyro
 
+from eligrad._base.system import environment_variable
 from eligrad._base.text import printable
 from eligrad.cli import messages
 from eligrad.cli.modules import look_here
@@ -78,7 +77,7 @@ def read_spec(path: Path) -> Spec:
     if path.suffix == ".py":
         look_here()
     # A Python file may import JAX.
-    with _variable("JAX_PLATFORMS", "cpu"):
+    with environment_variable("JAX_PLATFORMS", "cpu"):
         spec = specs.read_spec(path)
     modules = {module_of(env) for part in spec.parts for env in part.envs} - {None}
     if any(importlib.util.find_spec(str(each).partition(".")[0]) is None for each in modules):
@@ -96,18 +95,6 @@ def resolve(spec: Spec) -> list[Run]:
     # Workers train in processes of their own: this one must not take an accelerator.
     jax.config.update("jax_platforms", "cpu")
     return resolve.resolve(spec)
-
-
-@contextlib.contextmanager
-def _variable(name: str, value: str) -> Iterator[None]:
-    """Sets an environment variable for a while."""
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        os.environ.pop(name)
-        os.environ.update({} if before is None else {name: before})
 
 
 def print_report(

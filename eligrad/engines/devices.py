@@ -14,6 +14,8 @@ from typing import Any
 
 import jax
 
+from eligrad._base.system import environment_variable
+
 MOST_DEVICES = 64
 
 
@@ -53,12 +55,9 @@ def one_thread() -> None:
     effect later. NPROC in the environment is XLA's setting for it, and comes first if it is set.
     """
     if "NPROC" not in os.environ:
-        os.environ["NPROC"] = "1"
-        try:
-            with contextlib.suppress(RuntimeError):  # raised again at the first use
-                jax.devices()
-        finally:
-            del os.environ["NPROC"]
+        # An error is raised again at the first use.
+        with environment_variable("NPROC", "1"), contextlib.suppress(RuntimeError):
+            jax.devices()
 
 
 def calling_thread() -> None:

@@ -36,7 +36,8 @@ def save_mp4(path: str | Path, frames: Frames | Iterable[Frame], fps: float = 15
     first, others = _split(frames, fps)
     height, width = first.shape[:2]
     # H.264 halves the resolution of colour, so that both sides must be even.
-    video = ffmpeg.write_frames(str(path), (width, height), fps=fps, macro_block_size=2)
+    options = {"macro_block_size": 2, "output_params": ["-f", "mp4"]}  # whatever the name ends in
+    video = ffmpeg.write_frames(str(path), (width, height), fps=fps, **options)
     video.send(None)
     for frame in itertools.chain([first], others):
         video.send(np.ascontiguousarray(frame))

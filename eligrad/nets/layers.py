@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -69,15 +67,15 @@ def _along_weight(tangent: Array, y: Array, x: Array, weight: Array) -> Array:
 _product.defjvps(lambda tangent, _, x, weight: _matmul(tangent, weight), _along_weight)
 
 
-def layer_norm(x: Float[Array, "*features"], *, epsilon: float = 1e-5) -> Float[Array, "*features"]:
+def layer_norm(x: Float[Array, "*features"]) -> Float[Array, "*features"]:
     """Normalises one sample over all of its features, without learned scale or offset.
 
     The variance is the population's, computed in two passes: E[x²] - E[x]² would cancel
     where the mean is large.
     """
     if in_use():
-        return _standardized(x, epsilon)
-    return _standardize(_with_kept_gradient(x), epsilon=epsilon)[0]
+        return _standardized(x)
+    return _standardize(_with_kept_gradient(x))[0]
 
 
 @jax.custom_jvp
@@ -89,25 +87,25 @@ def _with_kept_gradient(x: Float[Array, "*features"]) -> Float[Array, "*features
 _with_kept_gradient.defjvps(lambda tangent, _, x: lax.optimization_barrier(tangent))
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
-def _standardized(x: Float[Array, "*features"], epsilon: float) -> Float[Array, "*features"]:
+@jax.custom_jvp
+def _standardized(x: Float[Array, "*features"]) -> Float[Array, "*features"]:
     """The same with a derivative by hand, which reuses the scale; on GPUs it would be slower."""
-    return _standardize(x, epsilon=epsilon)[0]
+    return _standardize(x)[0]
 
 
 @_standardized.defjvp
-def _(epsilon: float, primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    y, scale = _standardize(*primals, epsilon=epsilon)
+def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    y, scale = _standardize(*primals)
     return y, _along_standardized(*tangents, y, scale)
 
 
 @one_kernel
 def _standardize(
-    x: Float[Array, "*features"], *, epsilon: float
+    x: Float[Array, "*features"],
 ) -> tuple[Float[Array, "*features"], Float[Array, ""]]:
     """Features of mean 0 and variance 1, and the scale by which they were multiplied."""
     centred = x - jnp.mean(x)
-    scale = lax.rsqrt(jnp.mean(jnp.square(centred)) + epsilon)
+    scale = lax.rsqrt(jnp.mean(jnp.square(centred)) + 1e-5)
     return centred * scale, scale
 
 

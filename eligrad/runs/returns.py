@@ -63,12 +63,9 @@ def final(
     step: Shaped[np.ndarray, "episodes"],
     returns: Shaped[np.ndarray, "episodes"],
     reached: int | float,
-    share: float = LAST,
 ) -> float:
-    """Mean return of the episodes that ended in the last `share` of the steps reached, or NaN."""
-    if not 0 < share <= 1:
-        raise ValueError(f"share is {share}; a number above 0 and up to 1 is accepted")
-    return mean(returns[step > (1 - share) * reached])
+    """Mean return of the episodes that ended in the last tenth of the steps reached, or NaN."""
+    return mean(returns[step > (1 - LAST) * reached])
 
 
 def mean(values: Shaped[np.ndarray, "values"]) -> float:

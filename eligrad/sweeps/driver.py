@@ -213,10 +213,8 @@ class _Driver:
                     missing.pop(name, None)
             elif missing.keys() >= set(names):
                 jobs.append(Job(tuple(missing.pop(name) for name in names)))
-        alone = [
-            missing.pop(run.name) for run in list(missing.values()) if self.store.has_failed(run)
-        ]
-        jobs += Job(tuple(alone)).alone()
+        failed = [run for run in missing.values() if self.store.has_failed(run)]
+        jobs += [Job((missing.pop(run.name),)) for run in failed]
         fresh = list(missing.values())
         return jobs + make_jobs(fresh, self.executor.workers, divide=self.executor.divide)
 

@@ -34,10 +34,6 @@ class Job:
         """The environment steps of all runs."""
         return sum(run.configuration.steps for run in self.runs)
 
-    def alone(self) -> list[Job]:
-        """One job for each run."""
-        return [Job((run,)) for run in self.runs]
-
     def to_json(self) -> list[dict[str, Any]]:
         """The runs as JSON values, for a file or another process."""
         return [dataclasses.asdict(run) for run in self.runs]

@@ -7,18 +7,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from eligrad._base.errors import UnknownName
 from eligrad.sweeps.spec import Spec, parse
 
-FIGURES = tuple(f"fig{number}" for number in range(1, 7))
-SCALES = ("smoke", "small", "paper")
 
-
-def figure_spec(figure: str, scale: str = "smoke") -> Spec:
+def figure_spec(figure: str, scale: str) -> Spec:
     """The sweep behind a figure; a scale replaces fields such as seeds, steps and envs."""
     content = _content(figure)
-    if scale not in SCALES:
-        raise UnknownName("scale", scale, SCALES)
     chosen = content.pop("scale")[scale]
     content.pop("speed", None)
     return parse({**content, **chosen}, name=figure)
@@ -45,7 +39,5 @@ def draw(figure: str, store: Path) -> Path:
 
 
 def _content(figure: str) -> dict[str, Any]:
-    if figure not in FIGURES:
-        raise UnknownName("figure", figure, FIGURES)
     file = importlib.resources.files("eligrad.sweeps") / "presets" / f"{figure}.toml"
     return tomllib.loads(file.read_text(encoding="utf-8"))

@@ -46,17 +46,11 @@ def save(recording: Recording, path: str | Path, fps: float = 15.0) -> None:
         if path.suffix == ".gif":
             save_gif(partial, _with_one_palette(recording), fps)
             return
-        # ffmpeg knows the format by the end of the name.
-        named = partial.with_name(f"{partial.name}.mp4")
-        try:
-            with warnings.catch_warnings():
-                # JAX has threads, whose locks a child could wait for. This one becomes ffmpeg at
-                # once and asks for none of them.
-                warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
-                save_mp4(named, compose(recording), fps)
-            named.replace(partial)
-        finally:
-            named.unlink(missing_ok=True)
+        with warnings.catch_warnings():
+            # JAX has threads, whose locks a child could wait for. This one becomes ffmpeg at once
+            # and asks for none of them.
+            warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+            save_mp4(partial, compose(recording), fps)
 
 
 def check_target(path: Path) -> None:

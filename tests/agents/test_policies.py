@@ -106,8 +106,8 @@ def test_logarithms_of_softplus_deviations():
 def test_choices_are_drawn_as_often_as_they_are_likely():
     logits = jnp.array([0.5, -1.0, 0.0, 1.5])
     policy = DiscretePolicy(constant(logits), 4)
-    assert policy.noise_shape == (4,)
     noise = policy.noise(jax.random.key(0), (SAMPLES,))
+    assert noise.shape == (SAMPLES, 4)
     drawn = jax.vmap(Categorical(logits).sample)(noise)
     expected = SAMPLES * probabilities(np.asarray(logits))
     assert stats.chisquare(np.bincount(drawn, minlength=4), expected).pvalue > UNLIKELY
@@ -115,11 +115,11 @@ def test_choices_are_drawn_as_often_as_they_are_likely():
 
 def test_gaussian_actions_have_their_moments():
     policy = GaussianPolicy(constant([0.5, -2.0]), (-1.0, -1.0), (1.0, 1.0), (2,))
-    assert policy.noise_shape == (2,)
     distribution = policy(policy.init(jax.random.key(0)), jnp.zeros(3))
     np.testing.assert_array_equal(distribution.log_std, [0.0, 0.0])
     distribution = distribution._replace(log_std=jnp.log(jnp.array([0.3, 2.0])))
     noise = policy.noise(jax.random.key(1), (SAMPLES,))
+    assert noise.shape == (SAMPLES, 2)
     drawn = np.asarray(jax.vmap(distribution.sample)(noise), np.float64)
     for entry, mean, std in zip(drawn.T, (0.5, -2.0), (0.3, 2.0), strict=True):
         assert stats.kstest(entry, stats.norm(mean, std).cdf).pvalue > UNLIKELY

@@ -72,11 +72,9 @@ def test_area_is_the_mean_over_steps():
 
 def test_final():
     assert np.isnan(final(STEP, RETURNS, reached=10))  # the last tenth begins after step 9
-    assert final(STEP, RETURNS, 10, share=0.11) == 9.0
-    assert final(STEP, RETURNS, 10, share=0.6) == 8.0  # after step 4
-    assert final(STEP, RETURNS, 10, share=1.0) == 5.0
-    with pytest.raises(ValueError, match=r"share is 0\.0"):
-        final(STEP, RETURNS, 10, share=0.0)
+    step, returns = np.array([80, 89, 90, 91, 100]), np.array([1.0, 2.0, 3.0, 4.0, 8.0])
+    assert final(step, returns, reached=100) == 6.0
+    assert final(step, returns, reached=95) == 4.25  # after step 85.5
 
 
 def test_mean_and_error():

@@ -98,7 +98,7 @@ def test_policies(policy):
 
     actors = jax.vmap(policy.init)(jax.random.split(jax.random.key(1), RUNS))
     actors = jax.tree.map(lambda leaf: np.asarray(leaf) + 0.1 * numbers(*leaf.shape), actors)
-    noise = numbers(RUNS, ENVS, *policy.noise_shape)
+    noise = numbers(RUNS, *policy.noise(jax.random.key(0), (ENVS,)).shape)
     assert_same(jax.vmap(act), actors, numbers(RUNS, ENVS, SIZE), noise)
 
 

@@ -119,7 +119,8 @@ def test_mp4_goes_through_ffmpeg(tmp_path, monkeypatch):
     """Against a stand-in with imageio-ffmpeg's interface, which is no dependency of ours."""
     calls = {}
 
-    def write_frames(path, size, *, fps, macro_block_size):
+    def write_frames(path, size, *, fps, macro_block_size, output_params):
+        assert output_params == ["-f", "mp4"]
         calls.update(path=path, size=size, fps=fps, macro_block_size=macro_block_size, frames=[])
         try:
             while True:

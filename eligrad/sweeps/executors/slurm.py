@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from eligrad._base.optional import import_optional
+from eligrad._base.system import environment_variable
 from eligrad.sweeps.executors import safe_path
 from eligrad.sweeps.jobs import Task, TaskResult
 
@@ -74,12 +75,8 @@ class SlurmExecutor:
         if self._executor is None:
             self._executor = self.submitter(Path(task.store) / "slurm")
         # With the cluster "local", for the process that submitit starts in between.
-        before = os.environ.get("PYTHONSAFEPATH", "")
-        os.environ["PYTHONSAFEPATH"] = "1"
-        try:
+        with environment_variable("PYTHONSAFEPATH", "1"):
             self._running.append((task, self._executor.submit(Resumable(), shared)))
-        finally:
-            os.environ["PYTHONSAFEPATH"] = before
 
     def submitter(self, folder: Path) -> Any:
         """The executor of submitit, which writes to a new folder in this one."""
