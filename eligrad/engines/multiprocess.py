@@ -122,8 +122,9 @@ class Multiprocess(HostEngine):
 
     def close(self) -> None:
         """Ends all processes."""
-        for member, pipe in self._members:
-            pipe.close()  # a closed pipe ends the process
+        for _, pipe in self._members:
+            pipe.close()  # which ends the process at its other end
+        for member, _ in self._members:
             member.join(timeout=10)
             if member.is_alive():
                 member.kill()
