@@ -97,10 +97,13 @@ def expanded_tail(sizes: Sequence[int], level: float) -> float:
     """Share of the draws to leave out at each end, for samples of these sizes.
 
     Exact for the mean of one normal sample, as far as the draws' mean is normal. With several
-    samples, of one variance, their mean's draws have (Σ (n - 1) / n²) / (Σ 1 / n) of its variance,
-    and the estimate of that has Σ (n - 1) degrees of freedom.
+    samples, of one variance, their mean's draws have (Σ c) / (Σ 1 / n) of its variance, where c is
+    (n - 1) / n², and the estimate of that has (Σ c)² / Σ (c² / (n - 1)) degrees of freedom (Welch
+    and Satterthwaite): with equal sizes Σ (n - 1).
     """
     n = np.asarray(sizes, np.float64)
-    shortfall = np.sum((n - 1) / n**2) / np.sum(1 / n)
-    student = special.stdtrit(np.sum(n - 1), (1 - level) / 2)
+    c = (n - 1) / n**2
+    freedom = np.sum(c) ** 2 / np.sum(c**2 / (n - 1))
+    student = special.stdtrit(freedom, (1 - level) / 2)
+    shortfall = np.sum(c) / np.sum(1 / n)
     return float(special.ndtr(student / np.sqrt(shortfall)))

@@ -62,7 +62,7 @@ def optimality_gap(scores: Scores, goal: float = 1.0, bootstrap: Bootstrap = STA
 def probability_of_improvement(a: Scores, b: Scores, bootstrap: Bootstrap = STANDARD) -> Estimate:
     """P(X > Y) + P(X = Y) / 2 of a run X of `a` and a run Y of `b`, averaged over the tasks.
 
-    Where all runs of one side beat all of the other on every task, resampling knows no spread. The
+    Where on every task all runs of one side beat all of the other, resampling knows no spread. The
     limit is then that of the disjoint pairs of runs, min(n, m) on each task, each an independent
     trial that was won: won all, which has the probability pᴺ, less than (1 - level) / 2 below the
     limit. Close to 0 and 1 the interval is too narrow also without that.
@@ -73,13 +73,13 @@ def probability_of_improvement(a: Scores, b: Scores, bootstrap: Bootstrap = STAN
         pairs = zip(samples[: len(ours)], samples[len(ours) :], strict=True)
         return _over_tasks([share_of_wins(x, y) for x, y in pairs])
 
-    estimate = bootstrap.estimate(probability, [*ours, *theirs])
-    if estimate.value in (0.0, 1.0):
+    shares = np.array([share_of_wins(*pair) for pair in zip(ours, theirs, strict=True)])
+    if np.isin(shares, (0.0, 1.0)).all():
         pairs = len(a) * min(sample.size for sample in [*ours, *theirs])
         limit = ((1 - bootstrap.level) / 2) ** (1 / pairs)
-        low, high = (limit, 1.0) if estimate.value else (0.0, 1 - limit)
-        return Estimate(estimate.value, low, high)
-    return estimate
+        won = float(shares.mean())
+        return Estimate(won, won * limit, 1 - (1 - won) * limit)
+    return bootstrap.estimate(probability, [*ours, *theirs])
 
 
 @dataclasses.dataclass(frozen=True)

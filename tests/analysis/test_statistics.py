@@ -132,6 +132,16 @@ def test_expanded_tail():
     )
 
 
+def test_expanded_tail_of_samples_of_other_sizes():
+    """The degrees of freedom are those of the variance of the draws, by simulation."""
+    random, sizes = np.random.default_rng(0), (3, 30)
+    spread = sum(random.normal(size=(100_000, n)).var(axis=1) / n for n in sizes)
+    freedom = 2 * spread.mean() ** 2 / spread.var()
+    shortfall = spread.mean() / sum(1 / n for n in sizes)
+    expected = stats.norm.cdf(stats.t.ppf(0.025, freedom) / np.sqrt(shortfall))
+    assert expanded_tail(sizes, 0.95) == pytest.approx(expected, rel=0.03)
+
+
 @pytest.mark.parametrize("runs", [5, 30])
 def test_interval_is_students_for_the_mean(runs):
     """By design the interval of a normal mean is about the one of Student's t."""
@@ -183,6 +193,16 @@ def test_all_runs_better():
     # Were it less, winning all five disjoint pairs had a probability below 0.025.
     assert better.low**5 == pytest.approx(0.025)
     assert (worse.value, worse.low, worse.high) == (0.0, 0.0, pytest.approx(1 - better.low))
+
+
+def test_all_runs_better_on_some_tasks_and_worse_on_the_others():
+    low, high = np.arange(2.0), np.arange(2.0) + 10
+    ours, theirs = {"A": high, "B": high, "C": low}, {"A": low, "B": low, "C": high}
+    estimate = statistics.probability_of_improvement(ours, theirs)
+    limit = 0.025 ** (1 / 6)  # of six disjoint pairs
+    assert estimate.value == pytest.approx(2 / 3)
+    assert (estimate.low, estimate.high) == pytest.approx((2 / 3 * limit, 1 - limit / 3))
+    assert estimate.low < 0.5  # two seeds a side do not tell
 
 
 def test_one_run_has_no_interval():
