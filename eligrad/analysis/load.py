@@ -18,7 +18,7 @@ from eligrad.runs.checksums import what_is_wrong
 from eligrad.runs.configuration import Configuration
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import concatenate, read_parts
-from eligrad.runs.records import Record, scan_reported
+from eligrad.runs.records import STAGE_ONE, Record, scan_reported
 
 _WHOLE = ("max_episode_steps", "diverged_step")
 _OUTCOME = ("return_last", "return_all", "return_area", "seconds", "steps_per_second")
@@ -47,9 +47,12 @@ def load_runs(path: str | Path) -> pd.DataFrame:
     - one for each setting of the agents, under its own name: `lam`, `step_size`, … A setting that
       has the name of a column above begins with `settings.`;
     - `exploration_fraction`: `exploration_steps` as a share of `steps`;
-    - `env_params.NAME`: a parameter of the environment that was changed.
+    - `env_params.NAME`: a parameter of the environment that was changed;
+    - `stage`: 1, only if `path` is within the `stage-1` of a store.
     """
-    return run_frame(scan_reported(path))
+    runs = run_frame(scan_reported(path))
+    # Scores by which a configuration was chosen are too high, whatever folder is given.
+    return runs.assign(stage=1) if STAGE_ONE in Path(path).resolve().parts else runs
 
 
 def run_frame(records: Sequence[Record]) -> pd.DataFrame:

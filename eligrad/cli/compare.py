@@ -13,7 +13,6 @@ from eligrad._base.errors import UnknownName
 from eligrad._base.text import printable
 from eligrad.cli import messages
 from eligrad.runs.configuration import by_size, shown
-from eligrad.runs.records import STAGE_ONE
 
 if TYPE_CHECKING:
     from eligrad.analysis.frames import Table
@@ -70,8 +69,7 @@ def _load(path: Path) -> Table:
     runs: Any = load_runs(path)
     for name in runs.select_dtypes(exclude=["number", "bool"]).columns:
         runs[name] = runs[name].map(lambda each: printable(each) if isinstance(each, str) else each)
-    # Scores by which a configuration was chosen are too high, whatever folder is given.
-    return runs.assign(stage=1) if STAGE_ONE in path.resolve().parts else runs
+    return runs
 
 
 def choose(runs: Table, conditions: Sequence[str], option: str) -> Table:

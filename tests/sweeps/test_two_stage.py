@@ -53,6 +53,7 @@ def test_one_configuration_of_each_agent_on_fresh_seeds(tmp_path):
 
     # The same from the tables alone.
     first = load_runs(store / STAGE_ONE)
+    assert (first["stage"] == 1).all()  # so that comparisons warn
     means = first.pivot_table("return_area", ["agent", "lam"], "env")
     scores = normalise(means.to_numpy()).mean(axis=1)
     expected = {}
