@@ -163,8 +163,12 @@ def _statistics(environment: int, algorithm: int, runs: Table) -> dict[str, Any]
 
 
 def _aggregate(runs: Table) -> list[dict[str, Any]]:
-    """The IQM over environments of those algorithms that have a score in all of them."""
-    runs = runs[runs["return_last"].notna()]
+    """The IQM over environments of those algorithms whose runs all have a score, in all of them.
+
+    An environment in which all configurations are equal has no scale, and is left out.
+    """
+    scored = runs["return_last"].notna()
+    runs = runs[scored.groupby(runs["algorithm"]).transform("all")]
     if runs["env"].nunique() < 2:
         return []
     bounds = {env: each for env, each in bounds_of(runs).items() if each[0] < each[1]}
