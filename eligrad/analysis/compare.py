@@ -88,8 +88,8 @@ def compare(
                 total = side.runs + side.without_score
                 cautions.append(
                     f"{side.without_score} of {total} runs of {name} on {env} have no {column}, "
-                    "since no episode ended in time. They are left out. If bad runs are more "
-                    "likely to have no score, the comparison is unfair."
+                    "since no episode ended in time or a return is not finite. They are left "
+                    "out. If bad runs are more likely to have no score, the comparison is unfair."
                 )
     improvement = probability_of_improvement(scored[0], scored[1], bootstrap)
     return Comparison(
@@ -206,6 +206,8 @@ class Comparison:
                 f"one of {few} intervals may do so by chance" if few > 1 else "the test disagrees"
             )
             claim += f" The interval excludes 0, but this is not enough: {reason}."
+        if on.detectable == 0:  # all seeds of both sides ended alike
+            return claim
         return (
             f"{claim} With this number of seeds and this spread, the power of the test is below "
             f"80 % for true differences under {_shown(on.detectable)}."

@@ -180,6 +180,13 @@ def test_selection_is_pointed_out():
     assert "QC(λ) was chosen by these runs" in compare(a, b, bootstrap=QUICK).warnings[0]
 
 
+def test_sides_that_all_ended_alike_have_no_power():
+    a, b = runs_of("qrc", {"A": [2.0, 2.0]}), runs_of("qc", {"A": [2.0, 2.0]})
+    words = compare(a, b, bootstrap=QUICK).in_words()
+    assert "no significant difference" in words
+    assert "power" not in words
+
+
 def test_variants_are_told_apart_by_their_settings():
     a = runs_of("qrc", {"A": [1.0, 2.0]}, **{"lam": 0.8, "beta": 1.0})
     b = runs_of("qrc", {"A": [1.0, 2.0]}, **{"lam": 0.9, "beta": 1.0})
