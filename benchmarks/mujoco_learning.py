@@ -76,7 +76,7 @@ def extract(folder: Path, task: str, variant: str) -> dict[str, Any]:
         "steps": summary["steps"],
         "final": [row["return_last"] for row in summary["seeds"]],
         "area": [row["return_area"] for row in summary["seeds"]],
-        "diverged": summary["diverged"],
+        "diverged_runs": [row["diverged_step"] is not None for row in summary["seeds"]],
         "curve_steps": at.tolist(),
         "curves": rows,
         "versions": config["sessions"][-1],

@@ -55,7 +55,7 @@ def of_variants(
     variants: Mapping[str, tuple[str, str]],
     against: Sequence[str] | None = None,
 ) -> Callable[[Table], Pairs]:
-    """The final returns of pairs of variants that have run, by what a row is called.
+    """The final returns of pairs of variants, by what a row is called; none where none has run.
 
     Args:
         studies: whose runs count.
@@ -69,12 +69,11 @@ def of_variants(
             mine = runs[runs["study"].isin(studies) & (runs["env"] == env)]
             return mine[mine["variant"] == variant]["final"].dropna().to_numpy()
 
-        found = {
+        return {
             (env, row): (finals(env, a, studies), finals(env, b, against or studies))
             for env in envs
             for row, (a, b) in variants.items()
         }
-        return {key: sides for key, sides in found.items() if all(map(len, sides))}
 
     return pairs
 
@@ -157,26 +156,36 @@ class Difference:
     estimate: Estimate
     seeds: tuple[int, int]
     p: float
-    """Of Welch's t-test, with Holm's correction over all differences of the question."""
+    """Of Welch's t-test, with Holm's correction over all differences of the question; one that has
+    not run counts in it with a p-value of 1."""
 
 
 def differences(pairs: Pairs) -> list[Difference]:
-    """The difference of each pair, with its interval and its p-value."""
-    tests: list[Any] = [stats.ttest_ind(*sides, equal_var=False) for sides in pairs.values()]
-    adjusted = statistics.holm(np.array([test.pvalue for test in tests]))
+    """The difference of each pair that has run, with its interval and its p-value."""
+    made = ran(pairs)
+    tests: list[Any] = [stats.ttest_ind(*sides, equal_var=False) for sides in made.values()]
+    missing = [1.0] * (len(pairs) - len(made))
+    adjusted = statistics.holm(np.array([*(test.pvalue for test in tests), *missing]))
     return [
         Difference(env, row, statistics.difference({env: a}, {env: b}), (len(a), len(b)), float(p))
-        for ((env, row), (a, b)), p in zip(pairs.items(), adjusted, strict=True)
+        for ((env, row), (a, b)), p in zip(made.items(), adjusted, strict=False)
     ]
+
+
+def ran(pairs: Pairs) -> Pairs:
+    """The pairs of which both sides have run."""
+    return {key: sides for key, sides in pairs.items() if all(map(len, sides))}
 
 
 def answer(question: Question, runs: Table) -> str:
     """A sentence: which differences stand, or that none does."""
-    found = differences(question.pairs(runs))
+    pairs = question.pairs(runs)
+    found = differences(pairs)
     if not found:
         return "Not run yet."
     seeds = sorted({n for each in found for n in each.seeds})
-    size = f"of {len(found)} differences, {' or '.join(map(str, seeds))} seeds a side"
+    planned = f" ({len(pairs)} are planned)" if len(pairs) > len(found) else ""
+    size = f"of {len(found)} differences{planned}, {' or '.join(map(str, seeds))} seeds a side"
     test = "Welch's t-test, Holm's correction, 5 %"
     standing = [each for each in found if each.p < LEVEL]
     if not standing:
@@ -203,6 +212,8 @@ def draw(question: Question, runs: Table, path: Path) -> None:
     for panel, env in zip(figure.subplots(1, len(envs), squeeze=False)[0], envs, strict=True):
         mine = {each.row: each for each in found if each.env == env}
         for place, row in enumerate(rows):
+            if row not in mine:
+                continue
             gap, stands = mine[row].estimate, mine[row].p < LEVEL
             panel.plot([place, place], [gap.low, gap.high], color=BLUE, linewidth=2.2)
             panel.plot(
@@ -329,6 +340,6 @@ def draw_all(runs: Table, folder: Path) -> None:
     """All figures of the questions that have runs, into a folder."""
     folder.mkdir(exist_ok=True)
     for name, question in QUESTIONS.items():
-        if question.pairs(runs):
+        if ran(question.pairs(runs)):
             draw(question, runs, folder / f"{name.replace(',', '').replace(' ', '-')}.png")
     draw_exact(folder / "recursion-exact.png")

@@ -144,7 +144,7 @@ def _read(content: Mapping[str, Any], study: str) -> tuple[Table, Table]:
             "diverged": (
                 np.asarray(content["diverged_at"]) >= 0
                 if streaming
-                else np.full(len(seeds), bool(content["diverged"]))
+                else np.asarray(content.get("diverged_runs", [False] * len(seeds)))
             ),
             "diverged_at": content["diverged_at"] if streaming else -1,
             "h_to_td_error": _size_of_h(content) if streaming else np.nan,
@@ -211,20 +211,25 @@ def studies(runs: Table) -> str:
 def differences(runs: Table, reference: str = "qrc") -> str:
     """Each variant less the reference, ± standard error of the difference.
 
-    Bold: Welch's t-test rejects equal means at 0.05, divided by the number of differences shown.
+    Bold: Welch's t-test rejects equal means at 0.05, with Holm's correction over all that is shown.
     """
     others = runs[~runs["variant"].isin([reference, "random"])]
-    shown = others.groupby(["env", "variant"]).ngroups
+    by_env = dict(iter(runs[runs["variant"] == reference].groupby("env")["final"]))
+
+    def sides(mine: Table) -> tuple[pd.Series, pd.Series]:
+        return mine["final"].dropna(), by_env[mine["env"].iloc[0]].dropna()
+
+    each = dict(iter(others.groupby(["env", "variant"])))
+    tests: list[Any] = [stats.ttest_ind(*sides(mine), equal_var=False) for mine in each.values()]
+    adjusted = statistics.holm(np.array([test.pvalue for test in tests]))
+    stands = dict(zip(each, adjusted < LEVEL, strict=True))
 
     def cell(mine: Table) -> str:
-        env = mine["env"].iloc[0]
-        theirs = runs[(runs["env"] == env) & (runs["variant"] == reference)]["final"].dropna()
-        ours = mine["final"].dropna()
+        ours, theirs = sides(mine)
         gap = ours.mean() - theirs.mean()
         error = np.sqrt(ours.var(ddof=1) / len(ours) + theirs.var(ddof=1) / len(theirs))
         text = f"{gap:+.2f} ± {error:.2f}".replace("-", "−")
-        welch: Any = stats.ttest_ind(ours, theirs, equal_var=False)
-        return f"**{text}**" if welch.pvalue < LEVEL / shown else text
+        return f"**{text}**" if stands[mine["env"].iloc[0], mine["variant"].iloc[0]] else text
 
     return table(others, NAMES, cell)
 
@@ -616,7 +621,7 @@ def _finals(
     runs: Table, a: str, b: str, envs: Sequence[str], studies: Sequence[str]
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """The final returns of both variants by environment, of those where both have run."""
-    pairs = questions.of_variants(studies, envs, {"": (a, b)})(runs)
+    pairs = questions.ran(questions.of_variants(studies, envs, {"": (a, b)})(runs))
     return {env: sides for (env, _), sides in pairs.items()}
 
 

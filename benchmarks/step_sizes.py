@@ -86,8 +86,11 @@ def table(runs: Table, envs: Sequence[str], marks: Mapping[str, float]) -> str:
                 text = ""
                 if times in found:
                     text = "{:,.1f} ± {:.1f}".format(*found[times][:2]).replace("-", "−")
+                    these = mine["times"] == times
                     if env in marks:
-                        text += f" ({reached[mine['times'] == times].sum()})"
+                        text += f" ({reached[these].sum()})"
+                    if mine["diverged"][these].any():
+                        text += f" ({mine['diverged'][these].sum()} of {these.sum()} diverged)"
                 cells.append(text)
             total = f"{reached.sum()} of {len(mine)}" if env in marks else ""
             lines.append([env, name, *cells, total])

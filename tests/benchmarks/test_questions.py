@@ -55,11 +55,25 @@ def test_an_answer_names_what_stands_and_the_better_side(question):
     assert said.startswith("**Not enough data to tell**: of 2 differences, 3 seeds a side, none")
 
 
+def test_pairs_that_have_not_run_count_in_the_correction(question, tmp_path):
+    a, b = [9.0, 10.0, 12.0], [1.0, 2.0, 3.0]
+    pairs = questions.of_variants(("s",), ENVS, {"row": ("a", "b"), "late": ("c", "b")})
+    question = question._replace(pairs=pairs)
+    runs = the_runs({("Breakout", "a"): a, ("Breakout", "b"): b, ("Freeway", "b"): b})
+    (only,) = questions.differences(pairs(runs))
+    assert only.p == pytest.approx(4 * stats.ttest_ind(a, b, equal_var=False).pvalue)
+    assert "of 1 differences (4 are planned), 3 seeds a side, 1" in questions.answer(question, runs)
+    # A row that has run on one environment of two is drawn, too.
+    more = the_runs({("Freeway", "a"): a, ("Freeway", "c"): a})
+    questions.draw(question, pd.concat([runs, more]), tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").exists()
+
+
 def test_sides_may_be_of_other_studies_and_pairs_without_runs_are_left_out():
     runs = the_runs({("Breakout", "a"): [1.0, 2.0], ("Freeway", "a"): [3.0]})
     later = the_runs({("Breakout", "a"): [5.0, 6.0, 7.0]}).assign(study="later")
     pairs = questions.of_variants(("later",), ENVS, {"row": ("a", "a")}, against=("s",))
-    ((key, (first, second)),) = pairs(pd.concat([runs, later])).items()
+    ((key, (first, second)),) = questions.ran(pairs(pd.concat([runs, later]))).items()
     assert key == ("Breakout", "row")
     assert (first.tolist(), second.tolist()) == ([5.0, 6.0, 7.0], [1.0, 2.0])
 
