@@ -228,8 +228,9 @@ class Online:
             observation=observation,
         )
         if terminated or truncated:
-            # Learned from with the next episode's first observation, as in every other engine.
-            self._ending = transition
+            # Learned from with the next episode's first observation, as in every other engine. A
+            # copy: the caller may write that one into the same array.
+            self._ending = transition._replace(next_observation=observation.copy())
             return None
         return self._learn(transition)
 
@@ -275,7 +276,8 @@ class Online:
         )
         return _plain(np.asarray(action))
 
-    def _begin(self, observation: Any) -> int | np.ndarray:
+    def _begin(self, observation: np.ndarray) -> int | np.ndarray:
+        self._shape, self._dtype = observation.shape, observation.dtype
         self.state = self._init(self.agent, jax.random.fold_in(self.key, 0), observation)
         return self._next_action()
 
@@ -313,16 +315,15 @@ class Online:
 
     def _checked(self, observation: Any) -> np.ndarray:
         array = np.asarray(observation)
-        if self._shape is None:
-            self._shape = array.shape
-        if self._dtype is None and array.dtype.kind in "biuf":
-            self._dtype = jax.dtypes.canonicalize_dtype(array.dtype)
-        if array.shape != self._shape or array.dtype.kind not in "biuf":
+        shape = array.shape if self._shape is None else self._shape
+        if array.shape != shape or array.dtype.kind not in "biuf":
             raise ValueError(
                 f"the observation has shape {array.shape} and dtype {array.dtype}; numbers of "
-                f"shape {self._shape} are accepted"
+                f"shape {shape} are accepted"
             )
         dtype: Any = self._dtype
+        if dtype is None:  # the first one
+            dtype = jax.dtypes.canonicalize_dtype(array.dtype)
         if array.dtype != dtype:
             if not np.can_cast(array.dtype, dtype, "same_kind"):
                 raise ValueError(
@@ -351,7 +352,7 @@ class Online:
 
 def _plain(action: np.ndarray) -> int | np.ndarray:
     """An action as a device takes it: one choice as an int, others as an array."""
-    return action if action.ndim or action.dtype.kind == "f" else int(action)
+    return np.array(action) if action.ndim or action.dtype.kind == "f" else int(action)
 
 
 def _streaming(agent: Any) -> StreamingAgent:

@@ -113,6 +113,46 @@ def test_truncation_bootstraps_from_the_real_last_observation(handed_over):
     assert over != cut
 
 
+def test_a_caller_may_reuse_one_array(handed_over):
+    """Also where an episode has ended, and its last observation waits for the next one."""
+
+    def learned(see) -> Online:
+        online = Online.load(handed_over / "agent.npz")
+        for number in range(6):
+            ends = {"truncated": True} if number == 3 else {}
+            online.observe(see(number), None if number == 4 else 1.0, **ends)
+        return online
+
+    buffer = np.zeros(4, np.float32)
+
+    def into_buffer(number):
+        buffer[:] = number
+        return buffer
+
+    fresh = learned(lambda number: np.full(4, number, np.float32))
+    assert same(learned(into_buffer).state, fresh.state)
+
+
+def test_actions_are_the_callers_own():
+    online = Online("stream-ac", (3,), Box(-1.0, 1.0, (2,)), seed=0)
+    action = online.observe(np.zeros(3, np.float32))
+    action *= 0.5
+    action = online.observe(np.ones(3, np.float32), 1.0)
+    action *= 0.5
+
+
+def test_a_refused_first_observation_decides_nothing():
+    online = Online("qrc", (3,), 2, seed=0)
+    with pytest.raises(ValueError, match=r"shape \(2,\) and dtype int64"):
+        online.observe(np.zeros(2, np.int64))
+    with pytest.raises(ValueError, match="first observation of an episode came with reward"):
+        online.observe(np.zeros(3, np.int64), 1.0)
+    online.observe(np.full(3, 0.5, np.float32))
+    with pytest.raises(ValueError, match=r"shape \(3,\) and dtype complex64"):
+        online.observe(np.zeros(3, np.complex64), 1.0)
+    online.observe(np.full(3, 0.5, np.float32), 1.0)
+
+
 def test_traces_end_with_the_episode_in_the_simulator(handed_over):
     """The first observation alone begins another; what traces held has no influence then."""
     first, second = np.full(4, 0.1, np.float32), np.full(4, 0.2, np.float32)
