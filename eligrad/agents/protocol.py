@@ -133,7 +133,10 @@ class StreamingAgent(Agent):
 
     @abstractmethod
     def act(self, state: Any, key: PRNGKeyArray) -> tuple[Any, Array]:
-        """Chooses an action in the current observation, and remembers it."""
+        """Chooses an action in the current observation, and remembers it.
+
+        Engines may call it again in the same step, with the same key: it then returns the same.
+        """
 
     @abstractmethod
     def update(self, state: Any, transition: Transition, key: PRNGKeyArray) -> tuple[Any, Metrics]:

@@ -160,7 +160,7 @@ class Dispatch:
             state, action = agent.act(state, next_act_key)
             self.metrics, self._action = tuple(metrics), jax.eval_shape(lambda: action)
             numbers = [jnp.asarray(value, jnp.float32) for value in metrics.values()]
-            words = [jnp.ravel(action), jnp.stack(numbers)]
+            words = [jnp.ravel(action).astype(_word(action.dtype)), jnp.stack(numbers)]
             answer = [jax.lax.bitcast_convert_type(each, jnp.uint32) for each in words]
             return self.pack(state), jnp.concatenate(answer)
 
@@ -208,8 +208,15 @@ class Dispatch:
         """The action and the metrics, in the order of `metrics`, that `observe` returned."""
         words = np.asarray(answer)
         shape, size = self._action.shape, math.prod(self._action.shape)
-        action = words[..., :size].view(self._action.dtype).reshape(words.shape[:-1] + shape)
+        dtype = np.dtype(self._action.dtype)
+        action = words[..., :size].view(_word(dtype)).astype(dtype, copy=False)
+        action = action.reshape(words.shape[:-1] + shape)
         return action, words[..., size : size + len(self.metrics)].view(np.float32)
+
+
+def _word(dtype: Any) -> np.dtype:
+    """The dtype of 32 bits that an action goes to the host in."""
+    return np.dtype(np.float32 if jnp.issubdtype(dtype, jnp.floating) else np.int32)
 
 
 def _to_words(

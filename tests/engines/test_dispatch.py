@@ -1,13 +1,16 @@
 """What goes to an agent outside JAX in one array comes out of it as it went in."""
 
+import dataclasses
+
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from eligrad.agents import registry
+from eligrad.agents import Transition, registry
 from eligrad.engines import HostRuns
-from eligrad.engines.dispatch import _from_words, _to_words
+from eligrad.engines.dispatch import Dispatch, _from_words, _to_words
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 
 pytestmark = pytest.mark.usefixtures("quickest_compilation")
@@ -70,3 +73,31 @@ def test_observations_of_doubles_are_learned_from_like_singles():
     assert np.all(singles["td_error"][:, -1] != 0)
     for name, values in singles.items():
         np.testing.assert_array_equal(doubles[name], values)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Own:
+    """An agent of one's own, which keeps the dtype that its network gives."""
+
+    dtype: str = dataclasses.field(metadata={"static": True})
+
+    def update(self, state, transition, key):
+        return state, {"td_error": transition.reward}
+
+    def act(self, state, key):
+        return state, state.astype(self.dtype)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "bool", "float16", "int32", "float32"])
+def test_actions_of_any_width_come_back(dtype):
+    state, observation = jnp.array([1, 0, 1], jnp.int32), np.zeros(2, np.float32)
+    dispatch = Dispatch(Own(dtype), state, observation)
+    key = np.asarray(jax.random.key_data(jax.random.key(0)))
+    transition = Transition(np.float32(0.5), False, False, observation, observation)
+    message = jnp.asarray(dispatch.message(key, key, transition))
+    settings = dispatch.pack_settings(Own(dtype))
+    action, metrics = dispatch.read(dispatch.observe(settings, message, dispatch.pack(state))[1])
+    assert action.dtype == dtype
+    assert action.tolist() == [1, 0, 1]
+    assert metrics.tolist() == [0.5]
