@@ -136,10 +136,10 @@ def check_network(
     key = jax.eval_shape(jax.random.key, 0)
     params = _shapes(f"{name}.init(key)", network.make_params, key)
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+        if not jnp.issubdtype(leaf.dtype, jnp.floating) or leaf.dtype.itemsize < 4:
             raise ValueError(
                 f"{name}.init gives {jax.tree_util.keystr(path) or 'an array'} of dtype "
-                f"{leaf.dtype}; float arrays are accepted, since each is learned"
+                f"{leaf.dtype}; arrays of float32 or float64 are accepted, since each is learned"
             )
     observation = jax.ShapeDtypeStruct(shape, jnp.float32)
     called = f"{name}.apply(params, observation) with an observation of shape {shape}"

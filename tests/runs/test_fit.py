@@ -31,7 +31,8 @@ MISFITS = [
     (linear(4, 3), r"network\.apply.*shape \(4,\) gives shape \(3,\); \(2,\) is accepted"),
     (linear(4, 1), r"gives shape \(1,\); \(2,\) is accepted"),
     (linear(5, 2), r"network\.apply\(params, observation\).*shape \(4,\) fails"),
-    (linear(4, 2, jnp.int32), r"network\.init gives an array of dtype int32; float arrays"),
+    (linear(4, 2, jnp.int32), r"network\.init gives an array of dtype int32; arrays of float32"),
+    (linear(4, 2, jnp.bfloat16), r"network\.init gives an array of dtype bfloat16; arrays of flo"),
     (Network(lambda key, s: jnp.zeros(4), lambda w, x: w @ x), r"gives shape \(\)"),
     (Network(lambda: jnp.zeros(4), lambda w, x: x), r"network\.init\(key\) fails: TypeError"),
 ]
