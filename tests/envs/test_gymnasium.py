@@ -5,7 +5,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.wrappers import Autoreset, FlattenObservation, TimeLimit
 
 from eligrad.envs import HostTransition, make
@@ -208,6 +208,7 @@ def test_actions_that_do_not_fit(env_id, actions, error, match):
     [
         ("reset shape", ValueError, r"reset of Faulty returned.*\(1,\).*says \(3,\)"),
         ("reset dtype", TypeError, "reset of Faulty returned.*complex.*says float32"),
+        ("step dtype", TypeError, "step of Faulty returned.*complex.*says float32"),
         ("step shape", ValueError, r"step of Faulty returned.*\(1,\).*says \(3,\)"),
         ("step flag", TypeError, "terminated is 'False'; True or False is accepted"),
         ("step error", ZeroDivisionError, "fell over"),
@@ -219,6 +220,37 @@ def test_faulty_simulators(fault, error, match):
         pytest.raises(error, match=match),
     ):
         play(copies, [0], [np.zeros(1, int)])
+
+
+class Remembers(Counter):
+    """Changes the actions that it is given, after it has noted them."""
+
+    def __init__(self, space):
+        super().__init__(length=100)
+        self.action_space, self.taken = space, []
+
+    def step(self, action):
+        self.taken.append(np.array(action))
+        action -= 1
+        return self._observe(), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("space", "actions", "taken"),
+    [
+        (Box(-1, 1, (2,), np.float32), np.float32([[0.5, -1.0]]), [0.5, -1.0]),
+        (MultiDiscrete([3, 3]), np.array([[1, 2]]), [1, 2]),
+        # Whole numbers: each is taken in an interval of one length around it.
+        (Box(-3, 3, (2,), np.int64), np.float32([[0.6, -2.6]]), [1, -3]),
+    ],
+)
+def test_environments_may_change_the_actions_they_get(space, actions, taken):
+    actions.flags.writeable = False  # as JAX's are
+    env = GymnasiumEnvironment(Remembers, space=space)
+    with env.open(1) as copies:
+        copies.reset([0])
+        copies.step(actions)
+        np.testing.assert_array_equal(copies._envs[0].unwrapped.taken, [taken])
 
 
 def test_other_misuse():

@@ -62,6 +62,8 @@ class Faulty(Counter):
 
     def step(self, action):
         observation, *rest = super().step(action)
+        if self.fault == "step dtype":
+            return observation.astype(complex), *rest
         if self.fault == "step shape":
             return observation[:1], *rest
         if self.fault == "step error":

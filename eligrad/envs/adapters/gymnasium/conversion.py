@@ -59,7 +59,10 @@ class ActionChecker:
         )
 
     def __call__(self, actions: Shaped[np.ndarray | jax.Array, "..."]) -> np.ndarray:
-        """Returns the actions; choices of a space that does not start at 0 are shifted."""
+        """Returns the actions in an array that the simulator may change.
+
+        Choices of a space that does not start at 0 are shifted, numbers for whole ones rounded.
+        """
         array = np.asarray(actions)
         if array.dtype.kind not in self._kinds:
             wanted = "integers" if self._kinds == "iu" else "floats"
@@ -85,9 +88,11 @@ class ActionChecker:
             )
         if self._kinds == "f":
             if array.dtype == self._low.dtype:
-                return array
+                return array.copy()
+            if self._low.dtype.kind in "iu":
+                array = np.rint(array)
             return np.clip(array.astype(self._low.dtype), self._low, self._high)
-        return array.astype(np.int64) + self._start if self._shifted else array
+        return array.astype(np.int64) + self._start if self._shifted else array.copy()
 
     @property
     def _accepted(self) -> str:

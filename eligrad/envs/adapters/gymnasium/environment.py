@@ -11,7 +11,7 @@ import importlib.util
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import gymnasium
 import jax
@@ -148,7 +148,7 @@ class _Copies(HostCopies):
         each = check_seeds(seeds, self.num_copies)
         first = self._empty_observations()
         for row, (env, seed) in enumerate(zip(self._envs, each, strict=True)):
-            self._put_first(env.reset(seed=seed)[0], first, row)
+            self._put(env.reset(seed=seed)[0], first, row, "reset")
         self._elapsed = [0] * self.num_copies
         self._begun = True
         return first
@@ -166,11 +166,7 @@ class _Copies(HostCopies):
         choices = checked.tolist() if self._discrete else checked
         for row, env in enumerate(self._envs):
             observation, reward[row], end, cut, info = env.step(choices[row])
-            if self._flatten is not None:
-                observation = self._flatten(observation)
-            if np.shape(observation) != self._shape:  # else it might be broadcast, silently
-                self._refuse_shape(observation, "step")
-            reached[row] = observation
+            self._put(observation, reached, row, "step")
             elapsed[row] += 1
             end = true_or_false("terminated", end)
             cut = true_or_false("truncated", cut) or elapsed[row] >= self._limit
@@ -222,31 +218,30 @@ class _Copies(HostCopies):
     def _restart(self, ended: list[int], reached: np.ndarray) -> np.ndarray:
         following = reached.copy()
         for row in ended:
-            self._put_first(self._envs[row].reset()[0], following, row)
+            self._put(self._envs[row].reset()[0], following, row, "reset")
             self._elapsed[row] = 0
         return following
 
     def _empty_observations(self) -> np.ndarray:
         return np.empty((self.num_copies, *self._shape), self._dtype)
 
-    def _put_first(self, observation: Any, rows: np.ndarray, row: int) -> None:
+    def _put(self, observation: Any, rows: np.ndarray, row: int, method: str) -> None:
+        """Copies an observation that a method returned to its row; refuses what would not fit."""
         if self._flatten is not None:
             observation = self._flatten(observation)
-        if np.shape(observation) != self._shape:
-            self._refuse_shape(observation, "reset")
-        dtype = np.asarray(observation).dtype
-        if not np.can_cast(dtype, self._dtype, casting="same_kind"):
-            raise TypeError(
-                f"reset of {self._name} returned an observation of dtype {dtype}; "
-                f"its observation_space says {self._dtype}"
+        array = np.asarray(observation)
+        if array.shape != self._shape:  # else it might be broadcast, silently
+            raise ValueError(
+                f"{method} of {self._name} returned an observation of shape {array.shape}; its "
+                f"observation_space says {self._shape}"
             )
-        rows[row] = observation
-
-    def _refuse_shape(self, observation: Any, method: str) -> NoReturn:
-        raise ValueError(
-            f"{method} of {self._name} returned an observation of shape "
-            f"{np.shape(observation)}; its observation_space says {self._shape}"
-        )
+        same = array.dtype is self._dtype or array.dtype == self._dtype
+        if not same and not np.can_cast(array.dtype, self._dtype, casting="same_kind"):
+            raise TypeError(
+                f"{method} of {self._name} returned an observation of dtype {array.dtype}; its "
+                f"observation_space says {self._dtype}"
+            )
+        rows[row] = array
 
 
 def _is_number(value: Any) -> bool:
