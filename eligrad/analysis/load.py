@@ -99,7 +99,7 @@ def _about(record: Record) -> dict[str, Any]:
         "title": title_of(configuration.agent),
         "env": configuration.env or "",
         "seed": record.seed,
-        "config_hash": configuration.hash,
+        "config_hash": record.config_hash,
     }
 
 

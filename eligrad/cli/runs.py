@@ -82,7 +82,7 @@ def _show(given: argparse.Namespace) -> int:
 
 def _content(record: Record) -> dict[str, Any]:
     return {
-        "hash": record.configuration.hash,
+        "hash": record.config_hash,
         **dataclasses.asdict(record.configuration),
         "seed": record.seed,
         "step": record.step,

@@ -17,7 +17,7 @@ from eligrad._base.errors import DamagedFileError, DamagedFileWarning
 from eligrad._base.files import read_json
 from eligrad._base.text import printable
 from eligrad.runs.checkpoint import newest_step
-from eligrad.runs.configuration import Configuration
+from eligrad.runs.configuration import Configuration, Run, fingerprint
 from eligrad.runs.plan import read_config
 
 RUNS, JOBS, FAILURES = "runs", "jobs", "failures"
@@ -67,6 +67,15 @@ class Record:
     sessions: list[dict[str, Any]]
     """When, where and with which versions it was trained."""
 
+    @property
+    def config_hash(self) -> str:
+        """The hash of the configuration; where its agent or environment is a custom one, also of
+        the folder, since nothing else tells two of those apart."""
+        configuration = self.configuration
+        if None in (configuration.agent, configuration.env):
+            return fingerprint([configuration.hash, str(self.folder)])
+        return configuration.hash
+
 
 def scan(path: str | Path) -> list[Record]:
     """All runs of a store, or of any folder of run folders, or of one run folder.
@@ -94,11 +103,27 @@ def scan_reported(path: str | Path) -> list[Record]:
     """As `scan`, without runs that only served to choose a configuration.
 
     Those of stage 1 are left out where the same store has runs of stage 2: their scores are partly
-    luck. STORE/stage-1 by itself gives them.
+    luck. STORE/stage-1 by itself gives them. Of stage 2 those of the last choice are kept: an
+    earlier one, of another spec, may have chosen another configuration.
     """
     records = scan(path)
-    second = {_store_of(record, STAGE_TWO, path) for record in records}
-    return [r for r in records if _store_of(r, STAGE_ONE, path) not in second - {None}]
+    stores = {_store_of(record, STAGE_TWO, path) for record in records}
+    second: dict[Path | None, list[str] | None] = {s: _chosen(s) for s in stores if s is not None}
+
+    def is_reported(record: Record) -> bool:
+        chosen = second.get(_store_of(record, STAGE_TWO, path))
+        mine = chosen is None or Run(record.configuration, record.seed).name in chosen
+        return mine and _store_of(record, STAGE_ONE, path) not in second
+
+    return [record for record in records if is_reported(record)]
+
+
+def _chosen(store: Path) -> list[str] | None:
+    """The names of the runs of stage 2, if the choice says so."""
+    try:
+        return list(map(str, read_json(store / CHOICE)["runs"]))
+    except DAMAGE:
+        return None
 
 
 def _store_of(record: Record, stage: str, base: str | Path) -> Path | None:
@@ -152,7 +177,8 @@ def read_folder(folder: Path, base: Path) -> list[Record]:
             configuration=Configuration.of_plan(plan, index),
             seed=seed,
             step=step,
-            finished=summary is not None and summary["finished"],
+            # A summary may be older than the plan: that of a run which is being trained further.
+            finished=bool(summary and summary["finished"] and summary["steps"] >= plan["steps"]),
             summary=None if summary is None else summary_of_run(summary, index),
             sessions=sessions,
         )

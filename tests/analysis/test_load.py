@@ -6,12 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from eligrad.agents import PRESETS
+from eligrad.agents import PRESETS, from_equinox
 from eligrad.analysis.load import load_chunks, load_runs, setting_values
+from eligrad.envs import make
+from eligrad.nets import streaming_mlp
 from eligrad.runs.configuration import Configuration
 from eligrad.runs.folder import RunFolder
 from eligrad.sweeps import worker
-from eligrad.training import train
+from eligrad.training import resume, train
 from tests.sweeps.small_sweeps import quick_training
 
 __all__ = ["quick_training"]
@@ -72,6 +74,36 @@ def test_problems_are_told_apart_by_columns(tmp_path):
     assert runs["max_episode_steps"].tolist() == [70, pd.NA]
     np.testing.assert_array_equal(runs["env_params.left"], [np.nan, 2.0])
     assert runs["config_hash"].nunique() == 2
+
+
+def test_a_run_that_is_trained_further_is_unfinished_until_it_ends(tmp_path):
+    train("qrc", "Probe/Trace-v0", steps=40, seeds=2, chunk=10, out=tmp_path / "run")
+    assert load_runs(tmp_path)["finished"].all()
+
+    def stops(session):
+        raise KeyError("no longer")
+
+    with pytest.raises(KeyError):
+        resume(tmp_path / "run", steps=80, callbacks=[stops])
+    assert not load_runs(tmp_path)["finished"].any()
+    resume(tmp_path / "run", steps=80)
+    assert load_runs(tmp_path)["finished"].all()
+
+
+def test_networks_of_ones_own_are_configurations_of_their_own(tmp_path):
+    env = make("Probe/Trace-v0")
+    size = *env.observation_space.shape, env.action_space.n
+    for units in (4, 8):
+        network = from_equinox(
+            lambda key, sparsity, units=units: streaming_mlp(
+                *size, hidden=(units,), sparsity=sparsity, key=key
+            )
+        )
+        options = {"steps": 20, "seeds": 2, "network": network, "out": tmp_path / str(units)}
+        train("qrc", "Probe/Trace-v0", **options)
+    runs = load_runs(tmp_path)
+    assert runs.groupby("config_hash").size().to_list() == [2, 2]
+    assert runs.groupby("config_hash")["run"].agg(lambda x: len({r[0] for r in x})).max() == 1
 
 
 def test_the_speed_is_that_of_each_run(tmp_path):
