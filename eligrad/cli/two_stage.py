@@ -10,7 +10,7 @@ import tyro
 
 from eligrad.cli import many_runs
 from eligrad.cli.many_runs import Training
-from eligrad.runs.records import STAGE_ONE, STAGE_TWO
+from eligrad.runs.records import RUNS, STAGE_ONE, STAGE_TWO
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +40,8 @@ def _train(given: TwoStage) -> int:
     from eligrad.sweeps.driver import Report, train_runs
 
     store = given.store or Path("runs") / given.spec.stem
+    if (store / RUNS).is_dir():
+        raise FileExistsError(f"{store} is the store of a sweep; --store takes another folder")
     command = ["two-stage", str(given.spec)]
 
     def train(runs: list[two_stage.Run], stage: str) -> Report:
@@ -57,4 +59,4 @@ def _train(given: TwoStage) -> int:
     print(two_stage.choice_as_text(plan, candidates, choices))
     print()
     second = train(plan.second_stage(choices), STAGE_TWO)
-    return many_runs.print_report(second, command, given.store)
+    return many_runs.print_report(second, command, given.store) or code

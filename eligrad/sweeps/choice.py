@@ -66,6 +66,11 @@ def choose(candidates: Candidates, resamples: int = RESAMPLES, seed: int = 0) ->
     choices = []
     for agent in dict.fromkeys(candidates.agents):
         members = np.flatnonzero(np.array(candidates.agents) == agent)
+        if np.isnan(candidates.areas[members]).all():
+            raise ValueError(
+                f"none of the runs of {agent} in stage 1 has a score: they failed, or ended no "
+                "episode; there is nothing to choose by"
+            )
         order = _order(normalised, members)
         first = [_order(normalise(each), members)[0] for each in drawn]
         share = np.bincount(first, minlength=len(areas)) / max(1, len(first))

@@ -104,6 +104,7 @@ def write_choice(
         "over all configurations of an environment; ties by mean rank",
         "stage_one_seeds": sorted({run.seed for run in plan.runs}),
         "stage_two_seeds": list(plan.fresh_seeds),
+        "runs": [run.name for run in plan.second_stage(choices)],
         "agents": [choosing.as_json(choice, candidates, settings) for choice in choices],
     }
     write_json(store / CHOICE, content)

@@ -59,8 +59,8 @@ def test_failed_runs_count_like_the_worst():
     areas[0][0][0] = 9.0
     (choice,) = choose(candidates(areas))
     assert choice.chosen == 1
-    (choice,) = choose(candidates(np.full((2, 1, 3), nan)))
-    assert choice.chosen == 0
+    with pytest.raises(ValueError, match=r"none of the runs of .* in stage 1 has a score"):
+        choose(candidates(np.full((2, 1, 3), nan)))
 
 
 def test_the_share_of_draws_is_that_of_an_exact_enumeration():

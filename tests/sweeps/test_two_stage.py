@@ -77,7 +77,14 @@ def test_one_configuration_of_each_agent_on_fresh_seeds(tmp_path):
     assert "--seeds 4 --seed 3" in page
     assert "--seed 0" not in page
 
+    # Another choice, of more seeds for example: what an earlier one trained is not reported.
     told = json.loads((store / "choice.json").read_text())
+    fewer = told | {"runs": told["runs"][:3]}
+    (store / "choice.json").write_text(json.dumps(fewer))
+    assert len(load_runs(store)) == 3
+    (store / "choice.json").write_text(json.dumps(told))
+    assert len(load_runs(store)) == len(second)
+
     assert {each["agent"]: each["chosen"]["settings"]["lam"] for each in told["agents"]} == expected
     for each in told["agents"]:
         assert len(each["all"]) == 3
