@@ -88,8 +88,12 @@ def _go_on(command: Train, folder: Path) -> str:
     """The command that resumes a run."""
     module = module_of(command.env)
     # Only what the user types is imported, not what a file names.
-    trusted = [] if module is None else ["--import", module]
-    return shlex.join(["eligrad", "train", "--resume", str(folder), *trusted])
+    options = [] if module is None else ["--import", module]
+    if command.eval_every is not None:
+        options += ["--eval-every", str(command.eval_every)]
+    for logger in command.logger:
+        options += ["--logger", logger]
+    return shlex.join(["eligrad", "train", "--resume", str(folder), *options])
 
 
 def _begin(command: Train, folder: Path) -> None:

@@ -174,6 +174,16 @@ def _one_state(reader: checkpoint.Reader, like: Any, index: int, count: int, at:
     return jax.tree.unflatten(structure, restored)
 
 
+def check_same_settings(agent: Agent, plan: Plan, path: Path) -> None:
+    """Raises CheckpointError if an agent has other settings than the one that was saved."""
+    ours = registry.to_json(agent.config)
+    for name, theirs in plan.to_json()["settings"].items():
+        if ours.get(name) != theirs:
+            raise CheckpointError(
+                f"{path} was saved with {name} = {theirs}; that of agent is {ours.get(name)}"
+            )
+
+
 def _from_stream(path: Path, header: dict[str, Any], agent: Agent | None) -> Trained:
     """The agent of a file that `Online.save` wrote; no environment is made."""
     blank = _blank_observation(header, path)
@@ -191,12 +201,7 @@ def _from_stream(path: Path, header: dict[str, Any], agent: Agent | None) -> Tra
         observations = Box(-np.inf, np.inf, blank.shape, blank.dtype)
         spaces = Spaces(str(path), observations, space_from_json(header["actions"]))
     if agent is not None:
-        ours = registry.to_json(agent.config)
-        for name, theirs in plan.to_json()["settings"].items():
-            if ours.get(name) != theirs:
-                raise CheckpointError(
-                    f"{path} was saved with {name} = {theirs}; that of agent is {ours.get(name)}"
-                )
+        check_same_settings(agent, plan, path)
     if agent is None:
         if plan.agent is None or spaces is None:
             raise _is_custom(path)

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec
 from eligrad._base.checks import whole_number
 from eligrad.agents import registry
 from eligrad.agents.protocol import Agent
-from eligrad.engines.trained import environment_of
+from eligrad.engines.trained import check_same_settings, environment_of
 from eligrad.envs import Environment, HostEnvironment
 from eligrad.envs.registry import as_environment, plain_params
 from eligrad.runs.folder import RunFolder
@@ -102,12 +102,11 @@ def prepare(
         registry.check_fit(made, environment)
     rollout = rollout_of(config)
     steps = whole_rollouts(steps, rollout)
-    if chunk is not None:
-        chunk = min(whole_number("chunk", chunk), steps)
-    else:
-        chunk = chunk_for(steps, rollout)
+    chunk = chunk_for(steps, rollout) if chunk is None else whole_number("chunk", chunk)
     if checkpoint_every is not None:
         checkpoint_every = whole_number("checkpoint_every", checkpoint_every)
+    if chunk > steps:
+        chunk = checkpoint_every = steps
     plan = Plan(
         agent=agent if isinstance(agent, str) and network is None else None,
         settings=config,
@@ -182,6 +181,8 @@ def resume(
         if (name is None) != (given is not None):
             how = "a custom one: pass it again" if name is None else f"{name!r}: pass no other"
             raise ValueError(f"the {what} of {folder.path} is {how}")
+    if agent is not None:
+        check_same_settings(agent, plan, folder.path)
     environment = environment_of(plan, folder.path, env)
     made = registry.build(str(plan.agent), plan.settings, environment) if agent is None else agent
     engine = build_engine(plan, made, environment, processes)

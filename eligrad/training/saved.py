@@ -16,7 +16,12 @@ import numpy as np
 from eligrad.agents import registry
 from eligrad.agents.protocol import Agent
 from eligrad.engines.online import Online
-from eligrad.engines.trained import ONLINE, environment_of, plan_in_header
+from eligrad.engines.trained import (
+    ONLINE,
+    check_same_settings,
+    environment_of,
+    plan_in_header,
+)
 from eligrad.runs import checkpoint
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import Tables, from_bytes, to_bytes
@@ -54,6 +59,7 @@ def load(path: str | Path, *, agent: Agent | None = None, env: Any = None) -> Se
         if plan.agent is None:
             raise ValueError(f"the agent of {path} is a custom one: pass agent= again")
         agent = registry.build(plan.agent, plan.settings, environment)
+    check_same_settings(agent, plan, path)
     session = Session(plan, agent, environment, build_engine(plan, agent, environment))
     if path.is_dir():
         folder = RunFolder(path)

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from eligrad._base.interruption import Interruption
+from eligrad.runs.checkpoint import CheckpointError
 from eligrad.runs.folder import RunFolder
 from eligrad.training import Interrupted, resume, train
 from eligrad.training.progress import Progress
@@ -39,6 +40,8 @@ def test_stopped_and_resumed(tmp_path, monkeypatch, capfd, number):
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
         "checkpoint-000000000150.npz", "config.json", "curve.png", "metrics", "summary.json",
     }  # fmt: skip
+    with pytest.raises(CheckpointError, match=r"was saved with lam = .*; that of agent is 0\.123"):
+        resume(tmp_path / "run", agent=tiny.agent(lam=0.123), env=tiny.ENV)
     resumed = resume(tmp_path / "run", agent=tiny.agent(), env=tiny.ENV)
     straight = train(tiny.agent(), tiny.ENV, steps=400, **OPTIONS)
     assert resumed.episodes.equals(straight.episodes)

@@ -154,10 +154,11 @@ def test_what_the_command_line_says_of_a_fault(tmp_path, monkeypatch, capsys, fa
 
     monkeypatch.setattr(start, "prepare", failing)
     monkeypatch.setattr(start, "device_for_each_run", lambda runs: None)
-    options = ["--no-cache", "--out", str(run)]
+    options = ["--no-cache", "--out", str(run), "--eval-every", "50", "--logger", "tensorboard"]
     assert cli_train.main(["qrc", "my_world:World-v0", *options]) == 2
     first, then, command = capsys.readouterr().err.splitlines()
     assert first == f"eligrad train: {fault}"
     assert "to continue" in then
     # A file may not have a module imported; a command may.
-    assert command == f"  eligrad train --resume {run} --import my_world"
+    same = "--eval-every 50 --logger tensorboard"
+    assert command == f"  eligrad train --resume {run} --import my_world {same}"
