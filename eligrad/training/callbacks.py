@@ -52,15 +52,20 @@ class EvaluateEvery:
     def __init__(
         self, steps: int | float, *, episodes: int = 10, keep_best: str | Path | None = None
     ) -> None:
-        self.steps, self.episodes = whole_number("steps", steps), episodes
+        self.steps, self.episodes = whole_number("steps", steps), whole_number("episodes", episodes)
         self.keep_best = None if keep_best is None else Path(keep_best)
+        if self.keep_best is not None and not self.keep_best.parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {self.keep_best.parent} for keep_best")
         self.history: list[tuple[int, np.ndarray]] = []
-        self._due = self.steps
+        self._due: int | None = None
         self._evaluate: Evaluation | None = None
         self._best: float | None = None
 
     def __call__(self, session: Session) -> None:
         """Evaluates if an evaluation is due."""
+        if self._due is None:  # training may have begun beyond step 0
+            begun_at = (session.step - 1) // session.plan.chunk * session.plan.chunk
+            self._due = begun_at - begun_at % self.steps + self.steps
         if session.step < self._due:
             return
         self._due = session.step - session.step % self.steps + self.steps

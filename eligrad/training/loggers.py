@@ -162,6 +162,8 @@ LOGGERS: dict[str, Callable[[Subject], Logger]] = {"tensorboard": TensorBoard, "
 
 def check_loggers(names: Sequence[str], folder: Path | None) -> None:
     """Refuses names that are unknown and loggers that cannot work here, before any work starts."""
+    if isinstance(names, str):
+        raise ValueError(f"loggers is {names!r}; a list of names is accepted")
     for name in names:
         if name not in LOGGERS:
             known = " and ".join(map(repr, LOGGERS))

@@ -83,7 +83,7 @@ class Session:
         self.title = title(plan, env)
         self.show_progress = progress
         self.logger_names, self.loggers = loggers, Loggers()
-        self.callbacks = callbacks
+        self.callbacks = as_callbacks(callbacks)
         pa.array(np.zeros(1))  # the first one imports pandas, which is no time of training
         self.engine = engine
         self.restored = False
@@ -266,6 +266,19 @@ class Session:
             if self.step:
                 figure.draw(tables, self.plan.seeds, self.step, self.title, self.folder.curve)
         return result
+
+
+def as_callbacks(callback: Any) -> list[Callback]:
+    """One callback, or several, or None, as a list; raises TypeError for what is none."""
+    several = isinstance(callback, Sequence)
+    given = list(callback) if several else [] if callback is None else [callback]
+    for each in given:
+        if not callable(each) or isinstance(each, type):
+            raise TypeError(
+                f"callback is {each!r}; functions of the session are accepted, or objects such as "
+                "StopAtReturn(1.0)"
+            )
+    return given
 
 
 def _wait(arrays: Any) -> None:

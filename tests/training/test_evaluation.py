@@ -16,7 +16,7 @@ from eligrad.engines.devices import compile_seconds
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from eligrad.envs.core import Environment, Step
 from eligrad.envs.spaces import Box, Discrete
-from eligrad.training import evaluation, prepare, saved, train
+from eligrad.training import evaluation, prepare, resume, saved, train
 from eligrad.training.callbacks import EvaluateEvery
 from eligrad.training.playing import HostEpisodes, JaxEpisodes, play
 from tests.engines import tiny
@@ -52,6 +52,29 @@ class Job(Environment):
         done = state + 1
         observation = jnp.full(2, done, jnp.float32)
         return Step(done, observation, jnp.float32(params.wage), done == 2, jnp.asarray(False))
+
+
+def test_evaluations_keep_their_schedule_when_a_run_is_continued(tmp_path):
+    def evaluated(begin, *steps) -> list[int]:
+        every = [EvaluateEvery(30, episodes=1) for _ in steps]
+        out = tmp_path / str(begin)
+        options = {"seeds": 1, "chunk": 10, "checkpoint_every": 10, "out": out}
+        train("qrc", "Probe/Trace-v0", steps=begin, callbacks=every[:1], **options)
+        for total, each in zip(steps[1:], every[1:], strict=True):
+            resume(out, steps=total, callbacks=[each])
+        return [step for each in every for step, _ in each.history]
+
+    assert evaluated(100, 100) == [30, 60, 90]
+    assert evaluated(40, 40, 60, 100) == [30, 60, 90]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"keep_best": "nowhere/best.npz"}, "no folder nowhere"), ({"episodes": 0}, "episodes is 0")],
+)
+def test_evaluations_that_cannot_be_are_refused_at_once(options, message):
+    with pytest.raises((FileNotFoundError, ValueError), match=message):
+        EvaluateEvery(100, **options)
 
 
 class Places(NamedTuple):
