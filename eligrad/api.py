@@ -31,6 +31,7 @@ from eligrad.runs.summary import best_run
 from eligrad.training import Callback, Session, prepare, saved
 from eligrad.training.evaluation import LIMIT, evaluate
 from eligrad.training.playing import choose
+from eligrad.training.session import as_callbacks
 
 Env = str | Environment | HostEnvironment | Callable[..., Any]
 L = TypeVar("L", bound="Learner")
@@ -120,7 +121,7 @@ class Learner:
             loggers: "tensorboard", "wandb" or both, to be named with `out`.
         """
         steps = whole_number("total_timesteps", total_timesteps)
-        callbacks = _callbacks(callback)
+        callbacks = as_callbacks(callback)
         if self._session is None:
             options: dict[str, Any] = {**self._options, **self._settings, "network": self._network}
             self._session = prepare(
@@ -162,7 +163,7 @@ class Learner:
 
     def predict(
         self,
-        observation: np.ndarray,
+        observation: Any,
         state: Any = None,
         episode_start: Any = None,
         deterministic: bool = True,
@@ -172,14 +173,16 @@ class Learner:
         The first seed acts, or the one that `best` chose. Its statistics do not change.
 
         Args:
-            observation: one observation, or a batch of them along the first axis.
+            observation: one as the environment returns it, or an array of one or of a batch along
+                the first axis.
             state: returned as it is; here for callers of stable-baselines3.
             episode_start: ignored; here for callers of stable-baselines3.
             deterministic: whether to take the best action; if not, one is drawn as in training.
         """
         del episode_start
         session = self.session
-        observation = np.asarray(observation)
+        host = session.env if isinstance(session.env, HostEnvironment) else None
+        observation = np.asarray(observation if host is None else host.as_array(observation))
         space = session.env.observation_space
         batch = observation.ndim == len(space.shape) + 1
         rows = observation if batch else observation[None]
@@ -194,6 +197,8 @@ class Learner:
         self._predictions += 1
         key = jax.random.fold_in(jax.random.key(session.step), self._predictions)
         actions = np.asarray(_act(agent, agent_state, jnp.asarray(rows), key, deterministic))
+        if host is not None and np.any(host.first_action):
+            actions = actions + host.first_action
         return (actions if batch else actions.squeeze(axis=0)), state
 
     def _acting(self) -> tuple[Any, Any]:
@@ -279,18 +284,6 @@ class Learner:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._world.name!r}, num_timesteps={self.num_timesteps})"
-
-
-def _callbacks(callback: Any) -> list[Callback]:
-    several = isinstance(callback, Sequence)
-    given = list(callback) if several else [] if callback is None else [callback]
-    for each in given:
-        if not callable(each) or isinstance(each, type):
-            raise TypeError(
-                f"callback is {each!r}; functions of the session are accepted, or objects such as "
-                "StopAtReturn(1.0)"
-            )
-    return given
 
 
 def _longer(plan: Plan, steps: int) -> Plan:

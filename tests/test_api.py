@@ -11,7 +11,6 @@ import pytest
 
 import eligrad
 import eligrad.api
-from eligrad import api as facade
 from eligrad._base.checks import whole_number
 from eligrad.agents import AGENTS, from_equinox
 from eligrad.analysis import load_episodes, load_runs
@@ -22,6 +21,7 @@ from eligrad.runs.folder import RunFolder
 from eligrad.sweeps import Spec, Sweep, run_sweep
 from eligrad.training import resume, train
 from eligrad.training.callbacks import EvaluateEvery, StopAtReturn
+from eligrad.training.session import as_callbacks
 from tests.contract.test_own_agents import command
 from tests.sweeps.small_sweeps import Inline
 
@@ -236,10 +236,35 @@ def test_exploration_falls_over_a_share_of_the_first_steps(given, settings):
     assert agent.learn(100).session.plan.settings.exploration_steps == settings
 
 
+class Cells(gymnasium.Env):
+    """Observes a number of five; its two actions are 1 and 2."""
+
+    observation_space = gymnasium.spaces.Discrete(5)
+    action_space = gymnasium.spaces.Discrete(2, start=1)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return int(self.np_random.integers(5)), float(action == 2), False, False, {}
+
+
+def test_predict_takes_and_gives_what_the_environment_does():
+    agent = eligrad.QRC(Cells, step_size=0.1, optimizer="sgd").learn(300)
+    chosen = {int(agent.predict(cell)[0]) for cell in range(5)}
+    assert chosen <= {1, 2}
+    assert 2 in chosen
+    flat = np.eye(5, dtype=np.float32)  # what agents observe is accepted, too, and batches of it
+    both = agent.predict(flat)[0]
+    assert both.tolist() == [int(agent.predict(cell)[0]) for cell in range(5)]
+
+
 @pytest.mark.parametrize("callback", [3, StopAtReturn, [None]])
 def test_what_is_no_callback_is_refused(callback):
     with pytest.raises(TypeError, match="functions of the session are accepted"):
-        facade._callbacks(callback)
+        as_callbacks(callback)
 
 
 @pytest.mark.nightly

@@ -91,6 +91,13 @@ class HostEnvironment(ABC):
     info: tuple[str, ...] = ()
     """The numbers of a step's `info` that its copies note; see `with_info`."""
 
+    first_action: Any = 0
+    """The first of its choices, which agents count from 0; added to what `predict` returns."""
+
+    def as_array(self, observation: Any) -> Any:
+        """An observation as the environment itself returns it, flattened as agents observe it."""
+        return observation
+
     def with_info(self, names: Sequence[str]) -> HostEnvironment:
         """Returns the same environment, whose copies note these numbers of a step's `info`."""
         raise ValueError(f"info is {list(names)}, but the steps of {self.name!r} have no info")

@@ -296,6 +296,10 @@ def test_a_run_from_a_file_has_the_typed_steps(tmp_path):
     typed = ["--config", str(file), "--steps", "20", "--out", str(run), "--no-progress"]
     assert cli_train.main(typed) == 0
     assert RunFolder(run).config["plan"]["steps"] == 20
+    shorter = ["--config", str(run), "--steps", "5", "--out", str(tmp_path / "b"), "--no-progress"]
+    assert cli_train.main(shorter) == 0  # though its chunks were longer
+    plan = RunFolder(tmp_path / "b").config["plan"]
+    assert (plan["chunk"], plan["checkpoint_every"]) == (5, 5)
 
 
 @pytest.mark.usefixtures("quickest_programs")

@@ -161,6 +161,7 @@ def small(agent="qrc", env="Probe/Trace-v0", **options):
         (lambda: small(seeds=[1, 1]), r"seeds are \[1, 1\]; different ones"),
         (lambda: small(seeds=0), "seeds is 0; a whole number"),
         (lambda: small(chunk=10, checkpoint_every=15), "checkpoint_every is 15; a multiple"),
+        (lambda: small(loggers="wandb"), "loggers is 'wandb'; a list of names"),
         (
             lambda: small(env=tiny.ENV, max_episode_steps=3),
             "max_episode_steps is 3, but .* exists already",

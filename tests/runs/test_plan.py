@@ -60,7 +60,7 @@ def test_parameters_that_cannot_be_held_are_refused(default, kind, values):
             return {"size": default}
 
     for value in values:
-        message = f"size of env_params is {re.escape(str(value))}; {kind}.*, like its default"
+        message = f"size of env_params is {re.escape(repr(value))}; {kind}.*, like its default"
         with pytest.raises(ValueError, match=message):
             change_params(Adjustable("reward", -1), {"size": value})
 

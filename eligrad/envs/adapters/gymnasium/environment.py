@@ -78,6 +78,7 @@ class GymnasiumEnvironment(HostEnvironment):
             (size,) = self.observation_space.shape
             self.note = f"{self.name} observes {raw}: flattened to {size} numbers, choices one-hot"
         self.action_space = convert_action_space(env.action_space, self.name)
+        self.first_action = np.asarray(getattr(env.action_space, "start", 0))
         env.close()
 
     def with_info(self, names: Sequence[str]) -> HostEnvironment:
@@ -107,6 +108,11 @@ class GymnasiumEnvironment(HostEnvironment):
             return observation
         flat = gymnasium.spaces.flatten(self._raw_observation_space, observation)
         return np.asarray(flat, np.float32)
+
+    def as_array(self, observation: Any) -> Any:
+        """An observation of the environment's own space, flattened; what is none, as it is."""
+        own = self.flattens and self._raw_observation_space.contains(observation)
+        return self.flatten(observation) if own else observation
 
     def build(self) -> gymnasium.Env:
         """One copy as Gymnasium knows it."""
