@@ -135,6 +135,12 @@ def sentences(runs: Table) -> dict[str, list[str]]:
         share(upper_mode(second_ppo.of(variant, "HalfCheetah-v4")))
         for variant in ("tdrc-output-two", "ppo", "tdrc-fresh", "td-fresh-two")
     ]
+    slip = Runs(runs, "recursion")
+    ends = [
+        f"{slip.with_error('tdrc-fresh-published', env, 0)} and "
+        f"{slip.with_error('tdc-fresh-published', env, 0)}"
+        for env in ("Hopper-v4", "HalfCheetah-v4")
+    ]
     return {
         "README.md": [
             f"{asterix} of its runs diverge on Asterix and {seaquest_q} on Seaquest",
@@ -194,6 +200,7 @@ def sentences(runs: Table) -> dict[str, list[str]]:
             f"{modes[0]} of ten seeds of PPO and {modes[1]} of Gradient PPO end above 3,000",
             f"better than the paper's rule on Seaquest ({seaquest[0]} and {seaquest[1]})",
             f"it solves {both_tasks} on both tasks",
+            f"TDRC(λ) and TDC(λ) end at {ends[0]} on Hopper, at {ends[1]} on HalfCheetah",
             f"{above_10['qrc']} of 12 seeds end above 10, against {above_10['stream-q']} of "
             f"StreamQ's, {above_10['qrc-h0.1']} with h scale 0.1 and {above_10['qrc-watkins']} "
             "with Watkins' cut",
