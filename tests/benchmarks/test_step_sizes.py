@@ -13,7 +13,8 @@ from eligrad import optim
 
 def runs(**columns: list[object]) -> pd.DataFrame:
     about = {"study": step_sizes.STUDY, "env": "CartPole-v1"}
-    return pd.DataFrame({"step_size": 1.0, "kappa": 2.0, **columns}).assign(**about)
+    given = {"step_size": 1.0, "kappa": 2.0, "diverged": False, **columns}
+    return pd.DataFrame(given).assign(**about)
 
 
 @pytest.mark.parametrize(
@@ -39,12 +40,13 @@ def test_steps_are_in_times_of_the_usual_one(series, optimizer, varied, values):
 
 def test_the_table_counts_the_seeds_that_reach_the_mark():
     mine = runs(
-        optimizer=["sgd"] * 4, step_size=[1e-4, 1e-4, 1e-3, 1e-3], final=[500.0, 400.0, 9.0, 11.0]
-    )
+        optimizer=["sgd"] * 4, step_size=[1e-4, 1e-4, 1e-3, 1e-3], final=[500.0, 400.0, 9.0, 11.0],
+        diverged=[False, False, True, False],
+    )  # fmt: skip
     *_, row = step_sizes.table(
         mine, ["Acrobot-v1", "CartPole-v1"], {"CartPole-v1": 475.0}
     ).splitlines()
-    cells = "|  |  | 450.0 ± 50.0 (1) |  | 10.0 ± 1.0 (0) | 1 of 4 |"
+    cells = "|  |  | 450.0 ± 50.0 (1) |  | 10.0 ± 1.0 (0) (1 of 2 diverged) | 1 of 4 |"
     assert row == "| CartPole-v1 | SGD (α = 1e-4) " + cells
 
 
