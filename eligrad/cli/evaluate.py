@@ -49,7 +49,10 @@ def main(arguments: list[str]) -> int:
 
 def _evaluate(command: Evaluate) -> int:
     # JAX is loaded here, and not for a mistyped option.
+    import numpy as np
+
     import eligrad
+    from eligrad.agents.registry import per_run
     from eligrad.analysis import statistics
     from eligrad.engines.devices import keep_compiled_programs
 
@@ -64,12 +67,14 @@ def _evaluate(command: Evaluate) -> int:
     )
     title, steps = printable(agent.session.title), agent.num_timesteps
     print(f"{title}: return of an episode after {steps:,} steps")
-    # A row for each run; several may have one seed.
+    # A row for each run; several may have one seed, with other settings.
     rows = returns["return"].to_numpy().reshape(-1, command.episodes)
-    for seed, row in zip(agent.session.plan.seeds, rows, strict=True):
+    differ = {k: v for k, v in per_run(agent.session.plan.settings).items() if np.ptp(v)}
+    for place, (seed, row) in enumerate(zip(agent.session.plan.seeds, rows, strict=True)):
         count = "1 episode" if len(row) == 1 else f"{len(row):,} episodes"
-        print(_line(f"seed {seed}", statistics.mean({"": row}), count))
-    if len(rows) > 1:
+        own = "".join(f", {name} {values[place]:g}" for name, values in differ.items())
+        print(_line(f"seed {seed}", statistics.mean({"": row}), count + own))
+    if len(rows) > 1 and not differ:
         over = statistics.mean({"": rows.mean(axis=1)})
         print(_line("all seeds", over, f"{len(rows)} seeds"))
     return 0

@@ -32,6 +32,14 @@ def test_prints_what_the_facade_evaluates(tmp_path, capsys):
     assert f"all seeds{mean.value:>12.4g} [{mean.low:.4g}, {mean.high:.4g}], 3 seeds" in printed
 
 
+def test_runs_of_other_settings_are_not_averaged(tmp_path, capsys):
+    train("qrc", "Probe/Reward-v0", steps=20, seeds=2, lam=[0.1, 0.9], out=tmp_path / "run")
+    assert cli_evaluate.main([str(tmp_path / "run"), "--episodes", "2"]) == 0
+    *_, first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("2 episodes, lam 0.1")
+    assert second.endswith("2 episodes, lam 0.9")
+
+
 @pytest.mark.filterwarnings("default::eligrad.training.evaluation.CutOffWarning")
 def test_says_how_many_episodes_ended(tmp_path, capsys):
     """With a limit below the length of most episodes, and with one that none reaches."""
