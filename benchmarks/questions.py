@@ -230,7 +230,7 @@ def draw(question: Question, runs: Table, path: Path) -> None:
     figure.suptitle(question.title, weight="bold")
     figure.supxlabel(
         f"Difference of the means over {seeds} seeds of the return in the last tenth of "
-        f"{question.steps:,} steps; bars: 95 % intervals (bootstrap).\nHollow: not "
+        f"{question.steps:,} steps.\nBars: 95 % intervals (bootstrap). Hollow: not "
         "significant (Welch's t-test, Holm's correction, 5 %); filled: significant.",
         fontsize=9,
     )
