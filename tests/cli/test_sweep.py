@@ -87,6 +87,15 @@ def test_two_stage_reports_the_second_only(here, capsys):
     assert "2/2" not in printed
 
 
+def test_two_stage_leaves_the_store_of_a_sweep_alone(here, capsys):
+    """Its runs would be reported beside those of stage 2."""
+    (here / "spec.toml").write_text(SPEC + "[stage_two]\nseeds = 3\n")
+    (here / "store" / "runs").mkdir(parents=True)
+    assert cli_two_stage.main([str(here / "spec.toml"), "--store", str(here / "store")]) == 2
+    assert "is the store of a sweep; --store takes another folder" in capsys.readouterr().err
+    assert [path.name for path in (here / "store").iterdir()] == ["runs"]
+
+
 @dataclasses.dataclass(frozen=True)
 class MineOptions:
     """Options of an executor of one's own."""
