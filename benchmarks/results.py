@@ -695,6 +695,7 @@ def chosen(runs: Table, study: str, variants: Sequence[str] = ()) -> Table:
 
 
 FIVE = ("qrc", "stream-q", "q-lambda-sparse", "qc")
+STAGE_TWO_ON_GAMES = ("qrc-output", "qrc", "stream-q", "q-lambda-sparse")
 GRADIENT_PPO_RULES = ("ppo", "tdrc-fresh", "tdc-fresh", "gtd2-fresh")
 BETA = ("qrc", "qrc-beta0.1", "qrc-beta0.01", "qc")
 BLOCKS: dict[str, Callable[[Table], str]] = {
@@ -728,6 +729,9 @@ BLOCKS: dict[str, Callable[[Table], str]] = {
     "study of h, ranges": ranges_of_h,
     "classic control": lambda runs: solved(*study_of_h(runs)),
     "stage 2": lambda runs: finals(chosen(runs, "h/stage-2")),
+    "stage 2, games": lambda runs: finals(
+        chosen(runs[runs["env"].isin(GAMES)], "h/stage-2", STAGE_TWO_ON_GAMES)
+    ),
     "stage 2, solved": lambda runs: solved(chosen(runs, "h/stage-2"), NAMES),
     "stage 2, verdicts": lambda runs: verdicts(runs, STAGE_TWO, STUDIED),
     "vectors, stage 1": lambda runs: solved(*study_of_vectors(runs, "stage-1")),
@@ -744,6 +748,7 @@ PICTURES: dict[str, tuple[str, tuple[str, ...], int]] = {
     "minatar-1m/curves.png": ("minatar-1m", (), 2),
     "minatar-5m/curves.png": ("minatar-5m", FIVE, 2),
     "minatar-5m/beta.png": ("minatar-5m", BETA, 2),
+    "h/stage-2.png": ("h/stage-2", STAGE_TWO_ON_GAMES, 2),
     "mujoco/curves.png": ("mujoco", (), 1),
     "mujoco-1m/curves.png": ("mujoco-1m", GRADIENT_PPO_RULES, 1),
     "mujoco-1m/streaming.png": ("mujoco-1m", ("ppo", "stream-ac", "gradient-ac"), 1),
@@ -778,6 +783,7 @@ def main() -> None:
     curves.to_parquet(ROOT / "curves.parquet", index=False)
     for name, (study, variants, joined) in PICTURES.items():
         mine = chosen(runs, study, variants)
+        mine = mine[~mine["env"].isin(SMALL)]
         draw(mine, curves[curves["study"] == study], ROOT / name, joined)
     questions.draw_all(runs, ROOT / "questions")
     step_sizes.draw(runs, ENVS, ROOT / step_sizes.STUDY / "returns.png")

@@ -76,8 +76,12 @@ def sentences(runs: Table) -> dict[str, list[str]]:
     fresh, vectors = Runs(runs, "h/stage-2"), Runs(runs, "vectors/stage-2")
     short, million = Runs(runs, "minatar"), Runs(runs, "mujoco-1m")
     ahead = ("SpaceInvaders", "Asterix", "Seaquest")
-    times = [f"{five.mean('qrc', env) / five.mean('stream-q', env):.1f}" for env in ahead]
-    ratios = f"{times[0]}, {times[1]} and {times[2]} times"
+    ratios, ratios_of_default = (
+        "{}, {} and {} times".format(
+            *(f"{of.mean(qrc, env) / of.mean('stream-q', env):.1f}" for env in ahead)
+        )
+        for of, qrc in ((five, "qrc"), (fresh, "qrc-output"))
+    )
     died = five.of("q-lambda-sparse", "Asterix", "Seaquest")
     last = -(-int(died["diverged_at"].max()) // 10_000) * 10_000
     without = five.diverged("q-lambda-sparse", "Asterix", "Seaquest")
@@ -89,7 +93,7 @@ def sentences(runs: Table) -> dict[str, list[str]]:
     obgd = [vectors.solved("qrc-obgd", env) for env in TWO]
     both_tasks = obgd[0] if obgd[0] == obgd[1] else " and ".join(obgd)
     stream_q = [fresh.solved("stream-q", env).split()[0] for env in TWO]
-    asterix, seaquest_q = (five.diverged("q-lambda-sparse", env) for env in ahead[1:])
+    asterix, seaquest_q = (fresh.diverged("q-lambda-sparse", env) for env in ahead[1:])
     modes = [million.above(each, "HalfCheetah-v4", 3000) for each in ("ppo", "tdrc-fresh")]
     first = Runs(runs, "minatar-5m", "h/stage-1")
     paper = [first.solved("qrc", env) for env in TWO]
@@ -144,15 +148,15 @@ def sentences(runs: Table) -> dict[str, list[str]]:
     return {
         "README.md": [
             f"{asterix} of its runs diverge on Asterix and {seaquest_q} on Seaquest",
-            f"On Freeway {len(alive)} seeds of QRC(λ) end {above} every seed of StreamQ and "
-            f"{five.lost('qrc').split()[0]} at 0",
+            f"{fresh.lost('qrc')} seeds of the paper's QRC(λ) end at 0",
         ],
         "docs/choosing.md": [
             f"{asterix} runs of Q(λ) diverge on Asterix and {seaquest_q} on Seaquest",
-            f"QRC(λ) has {ratios} the return of StreamQ",
-            f"{five.lost('qrc')} seeds lose Freeway",
-            f"loses {fresh.lost('qrc-output')} fresh seeds of Freeway, the paper's rule "
-            f"{fresh.lost('qrc').split()[0]}",
+            f"QRC(λ) has {ratios_of_default} the return of StreamQ",
+            f"{fresh.lost('qrc')} seeds lose Freeway",
+            f"`regularize=\"output\"`, the default of `eligrad.QRC` for images, loses "
+            f"{fresh.lost('qrc-output').split()[0]}",
+            f"QC(λ), {five.lost('qc')} seeds are lost",
             f"({seaquest[0]} and {seaquest[1]}, 30 seeds)",
             f"its size is {sizes[0].split()[0]} % to {sizes[1].split()[-2]} % of the TD error's",
             f"On CartPole Gradient PPO needs fewer steps than PPO ({soon['CartPole-v1']}), on "
@@ -165,7 +169,8 @@ def sentences(runs: Table) -> dict[str, list[str]]:
             f"loses {lost} seed of Freeway, the paper's rule {fresh.lost('qrc')}",
             f"solves CartPole and Acrobot in [{of_all(both_tasks)} fresh seeds each]",
             f"solves {stream_q[0]} and {stream_q[1]} of 30",
-            f"Q(λ) diverged in {without} runs of Asterix and Seaquest",
+            f"Q(λ) diverged in {both.diverged('q-lambda-sparse', *ahead[1:])} runs of Asterix and "
+            "Seaquest",
         ],
         "docs/quickstart.md": [
             f"{of_all(obgd[0]).capitalize()} fresh seeds solve CartPole in 100,000 steps, and "
