@@ -8,6 +8,8 @@
   observation that the agent acts in. So a step reads the weights of q once in place of twice, and
   the game waits for no network. Each output of the hidden layer is a sum of its own, and the
   compiler makes one kernel of these sums. (As a product of matrices it gains nothing.)
+- `fewer`: the compiler may merge the small kernels that `kernels.apart` keeps apart. So there are
+  fewer, and more of them wait for each other.
 
 Prints µs a step of QRC(λ) with each change, in turn, the best of some rounds. Without an
 accelerator it prints the length of the chain of kernels, as `gpu_chain` does.
@@ -160,12 +162,13 @@ def matmul_by_rows(x: Array, weight: Array) -> Array:
     return _product(x, weight) if large else MATMUL(x, weight)
 
 
-STEP, CONVOLVE, MATMUL = stream._step, cnn.convolve, layers._matmul
-WAYS: dict[str, tuple[Any, Any, Any]] = {
-    "as it is": (STEP, CONVOLVE, MATMUL),
-    "sum": (STEP, convolve_by_sum, MATMUL),
-    "ahead": (step_ahead, CONVOLVE, matmul_by_rows),
-    "both": (step_ahead, convolve_by_sum, matmul_by_rows),
+STEP, CONVOLVE, MATMUL, APART = stream._step, cnn.convolve, layers._matmul, kernels.apart
+WAYS: dict[str, tuple[Any, Any, Any, Any]] = {
+    "as it is": (STEP, CONVOLVE, MATMUL, APART),
+    "sum": (STEP, convolve_by_sum, MATMUL, APART),
+    "sum, fewer": (STEP, convolve_by_sum, MATMUL, lambda tree: tree),
+    "ahead": (step_ahead, CONVOLVE, matmul_by_rows, APART),
+    "sum, ahead": (step_ahead, convolve_by_sum, matmul_by_rows, APART),
 }
 
 
@@ -173,10 +176,10 @@ WAYS: dict[str, tuple[Any, Any, Any]] = {
 def changed(way: str) -> Iterator[None]:
     """Programs of the stream that are made within have this change."""
     try:
-        stream._step, cnn.convolve, layers._matmul = WAYS[way]
+        stream._step, cnn.convolve, layers._matmul, kernels.apart = WAYS[way]
         yield
     finally:
-        stream._step, cnn.convolve, layers._matmul = STEP, CONVOLVE, MATMUL
+        stream._step, cnn.convolve, layers._matmul, kernels.apart = STEP, CONVOLVE, MATMUL, APART
 
 
 def measure(game: str, agents: int, ways: list[str], steps: int, repeats: int) -> list[float]:
@@ -212,7 +215,7 @@ def main() -> None:
     timed = jax.default_backend() != "cpu"
     what = "µs a step" if timed else "kernels in a chain"
     print(f"jax {jax.__version__}, {jax.devices()[0].device_kind}; {what}")
-    print(f"{'game':<14}{'runs':>6}{''.join(f'{way:>10}' for way in given.ways)}")
+    print(f"{'game':<14}{'runs':>6}{''.join(f'{way:>12}' for way in given.ways)}")
     for game in given.games:
         for agents in given.agents:
             each = (
@@ -220,7 +223,7 @@ def main() -> None:
                 if timed
                 else count(game, agents, given.ways)
             )
-            print(f"{game:<14}{agents:>6}{''.join(f'{x:>10.1f}' for x in each)}", flush=True)
+            print(f"{game:<14}{agents:>6}{''.join(f'{x:>12.1f}' for x in each)}", flush=True)
 
 
 if __name__ == "__main__":
