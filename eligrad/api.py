@@ -186,9 +186,9 @@ class Learner:
         space = session.env.observation_space
         batch = observation.ndim == len(space.shape) + 1
         rows = observation if batch else observation[None]
-        if rows.shape[1:] != tuple(space.shape):
+        if rows.shape[1:] != space.shape:
             raise ValueError(
-                f"observation has shape {observation.shape}; {tuple(space.shape)}, or a batch of "
+                f"observation has shape {observation.shape}; {space.shape}, or a batch of "
                 "those, is accepted"
             )
         if rows.dtype.kind == "f" and not np.isfinite(rows).all():

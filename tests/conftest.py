@@ -7,13 +7,13 @@ import time
 import zlib
 
 import jax
+import jaxtyping
 import pytest
 from hypothesis import HealthCheck, settings
 from jax._src import compiler, lru_cache
-from jaxtyping import install_import_hook
 
 # Every annotated function of the library is checked at run time; before any of it is imported.
-install_import_hook("eligrad", "beartype.beartype")
+jaxtyping.install_import_hook("eligrad", "beartype.beartype")
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -27,6 +27,14 @@ settings.register_profile(
 settings.load_profile("eligrad")
 
 _BEGAN = time.monotonic()
+
+
+@pytest.fixture
+def unchecked():
+    """As users have it: without the run-time checks of annotations that all other tests use."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def pytest_addoption(parser):

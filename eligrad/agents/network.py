@@ -132,7 +132,7 @@ def check_network(
             f"{name} is a {type(network).__name__}; an eligrad.agents.Network is accepted: "
             "Network(init, apply), or from_equinox(make) for a module"
         )
-    shape = tuple(observation_space.shape)
+    shape = observation_space.shape
     key = jax.eval_shape(jax.random.key, 0)
     params = _shapes(f"{name}.init(key)", network.make_params, key)
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):

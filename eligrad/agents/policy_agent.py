@@ -50,7 +50,7 @@ class PolicyAgent(Agent):
             action_space: of the environment.
             network: a pair of your own, (policy, critic), or None.
         """
-        shape = tuple(observation_space.shape)
+        shape = observation_space.shape
         if network is None:
             network = (None, cls._default_network(shape, 1, 1.0))
         elif not isinstance(network, tuple) or len(network) != 2:

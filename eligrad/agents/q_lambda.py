@@ -262,7 +262,7 @@ def _number_of_actions(action_space: Space) -> int:
         return action_space.n
     kind = "continuous actions" if isinstance(action_space, Box) else "several choices at once"
     raise ValueError(
-        f"it has {kind}, of shape {tuple(action_space.shape)}; this agent chooses among finitely "
+        f"it has {kind}, of shape {action_space.shape}; this agent chooses among finitely "
         "many (a Discrete action space). stream-ac, gradient-ac, ppo and gradient-ppo take such "
         "actions"
     )
@@ -281,5 +281,5 @@ def make_q_lambda(
     """
     actions = _number_of_actions(action_space)
     if network is None:
-        network = default_network(tuple(observation_space.shape), actions)
+        network = default_network(observation_space.shape, actions)
     return QLambda(config, network)

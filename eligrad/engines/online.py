@@ -88,7 +88,7 @@ class Online:
         self.steps = 0
         """Updates made so far, in training too."""
         self._packed: Any = None
-        self._shape = None if spaces is None else tuple(spaces.observation_space.shape)
+        self._shape = None if spaces is None else spaces.observation_space.shape
         self._dtype: Any = None
         self._ending: Transition | None = None
         self._loaded = False

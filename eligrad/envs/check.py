@@ -198,7 +198,7 @@ def _check_array(what: str, value: Any, space: Space) -> list[str]:
             "jnp.asarray makes of it"
         ]
     problems = []
-    if value.shape != tuple(space.shape):
+    if value.shape != space.shape:
         problems.append(f"{what} has shape {value.shape}; observation_space says {space.shape}")
     if value.dtype != np.dtype(space.dtype):
         problems.append(

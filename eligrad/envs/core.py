@@ -151,9 +151,9 @@ def step_autoreset(
 def check_action(env: Environment, action: Array) -> None:
     """Raises an error for an action of the wrong dtype, shape or (if it has a value) range."""
     space = env.action_space
-    if action.shape != tuple(space.shape):
+    if action.shape != space.shape:
         raise ValueError(
-            f"the action has shape {action.shape}; {env.name} accepts shape {tuple(space.shape)} "
+            f"the action has shape {action.shape}; {env.name} accepts shape {space.shape} "
             "(use jax.vmap for several environments)"
         )
     if isinstance(space, Box) == bool(jnp.issubdtype(action.dtype, jnp.integer)):

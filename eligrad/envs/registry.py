@@ -191,7 +191,7 @@ def _check_observations(env: Environment, params: Any) -> None:
     state, first = jax.eval_shape(env.reset, key, params)
     action = jax.ShapeDtypeStruct(env.action_space.shape, env.action_space.dtype)
     following = jax.eval_shape(env.step, key, state, action, params).observation
-    promised = tuple(env.observation_space.shape)
+    promised = env.observation_space.shape
     for method, observation in (("reset", first), ("step", following)):
         if observation.shape != promised:
             raise ValueError(

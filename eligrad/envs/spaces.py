@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from typing import Any
 
 import numpy as np
@@ -66,13 +67,17 @@ class Box:
     dtype: Any = np.float32
 
     def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "shape", tuple(map(operator.index, self.shape)))
+        except TypeError:
+            raise TypeError(f"Box shape is {self.shape!r}; a tuple of sizes is accepted") from None
         if min(self.shape, default=0) < 0:
             raise ValueError(f"Box shape is {self.shape}; sizes of at least 0 are accepted")
         for bound in ("low", "high"):
             shape = np.shape(getattr(self, bound))
-            if shape not in ((), tuple(self.shape)):
+            if shape not in ((), self.shape):
                 raise ValueError(
-                    f"Box {bound} has shape {shape}; a scalar or {tuple(self.shape)} is accepted"
+                    f"Box {bound} has shape {shape}; a scalar or {self.shape} is accepted"
                 )
         bounds = (self.low, self.high)
         if not any(map(is_traced, bounds)) and not np.all(np.less_equal(*bounds)):
@@ -84,7 +89,7 @@ class Box:
         """Whether `value` has this shape and dtype and lies within the bounds."""
         array = np.asarray(value)
         return (
-            array.shape == tuple(self.shape)
+            array.shape == self.shape
             and array.dtype == np.dtype(self.dtype)
             and bool(np.all(array >= self.low) and np.all(array <= self.high))
         )
@@ -92,13 +97,13 @@ class Box:
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Box)
-            and tuple(self.shape) == tuple(other.shape)
+            and self.shape == other.shape
             and np.dtype(self.dtype) == np.dtype(other.dtype)
             and bool(np.all(self.low == other.low) and np.all(self.high == other.high))
         )
 
     def __hash__(self) -> int:
-        return hash((tuple(self.shape), np.dtype(self.dtype)))
+        return hash((self.shape, np.dtype(self.dtype)))
 
 
 Space = Discrete | MultiDiscrete | Box

@@ -302,6 +302,16 @@ def test_boxes_that_hold_nothing_are_refused(arguments, message):
         Box(*arguments)
 
 
+def test_the_shape_of_a_box(unchecked):
+    """A list is a shape, too; a number or a fraction is none."""
+    box = Box(0.0, 1.0, [np.int64(2)])
+    assert box.shape == (2,)
+    assert hash(box) == hash(Box(0.0, 1.0, (2,)))
+    for shape in (3, (2.0,)):
+        with pytest.raises(TypeError, match="a tuple of sizes is accepted"):
+            Box(0.0, 1.0, shape)
+
+
 def test_a_box_may_be_made_in_a_compiled_function():
     high = jax.jit(lambda x: jnp.minimum(x, Box(-jnp.ones(2), jnp.ones(2), (2,)).high))
     np.testing.assert_array_equal(high(np.array([0.0, 3.0])), [0.0, 1.0])

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jaxtyping
 import numpy as np
 import pytest
 
@@ -37,14 +36,6 @@ def spoiled(**changes):
 def test_bad_numbers_are_refused_by_name(changes, message):
     with pytest.raises(ValueError, match=message):
         spoiled(**changes)
-
-
-@pytest.fixture
-def unchecked():
-    """As users have it: without the run-time checks of annotations that all other tests use."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def test_bad_shapes_are_refused_by_name(unchecked):
