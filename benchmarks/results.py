@@ -496,6 +496,14 @@ OTHERS = [env for env in SMALL if env not in SOLVED]
 VECTORS: tuple[Claim, ...] = (
     ("the chosen one > the paper's", "qrc-obgd", "qrc", OTHERS, ("vectors/stage-2",)),
 )
+STREAMING: tuple[Claim, ...] = tuple(
+    (f"{title} > {other}", variant, against, TASKS, ONE_MILLION)
+    for title, variant, other, against in (
+        ("Stream AC(λ)", "stream-ac", "PPO", "ppo"),
+        ("Gradient AC(λ)", "gradient-ac", "PPO", "ppo"),
+        ("Gradient AC(λ)", "gradient-ac", "Stream AC(λ)", "stream-ac"),
+    )
+)
 STUDIED = ("**better**", "**worse**", "no significant difference")
 
 
@@ -718,6 +726,7 @@ BLOCKS: dict[str, Callable[[Table], str]] = {
     "classics": lambda runs: classics(),
     "mujoco": lambda runs: finals(chosen(runs, "mujoco"), digits=0),
     "mujoco-1m": lambda runs: finals(chosen(runs, "mujoco-1m"), digits=0),
+    "streaming, verdicts": lambda runs: verdicts(runs, STREAMING, STUDIED),
     "gradient ppo, stage 1": lambda runs: finals(study_of_gradient_ppo(runs), digits=0),
     "gradient ppo, scores": scores_of_gradient_ppo,
     "gradient ppo, contrasts": contrasts_of_gradient_ppo,
