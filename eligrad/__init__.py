@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 from eligrad._base.lazy import lazy
+from eligrad._base.system import version_of
 
 if TYPE_CHECKING:
     from eligrad.analysis import load_runs as load_runs
@@ -30,10 +30,7 @@ _get, _names = lazy(__name__)
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        try:
-            return importlib.metadata.version("eligrad")
-        except importlib.metadata.PackageNotFoundError:
-            return "unknown"  # run from its source, without being installed
+        return version_of("eligrad") or "unknown"  # run from its source, without being installed
     return _get(name)
 
 

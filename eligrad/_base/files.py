@@ -9,7 +9,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,21 @@ LOCK = ".lock"
 """The file in a folder that is locked where folders cannot be, as on Windows."""
 
 
+def check_target(path: Path, suffixes: Sequence[str] = ()) -> None:
+    """Refuses a file that could not be written: another suffix than these, or no such folder."""
+    if suffixes and path.suffix not in suffixes:
+        raise ValueError(f"{path} ends in {path.suffix!r}; {', '.join(suffixes)} are accepted")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} to")
+
+
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Gives a temporary file to write to, and renames it to `path` at the end.
 
     Readers never see half a file. After a failure the old file is still at `path`.
     """
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} to")
+    check_target(path)
     # The leading dot keeps readers of a whole folder, such as pyarrow's, from seeing it.
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:

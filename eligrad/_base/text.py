@@ -14,6 +14,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def rounded(value: float | None, digits: int = 4) -> str:
+    """A number to that many significant digits; a dash if there is none."""
+    return "–" if value is None else f"{value:.{digits}g}"
+
+
 def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """A line for each row, with cells of one column below each other."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -172,12 +172,12 @@ def _values(column: Any) -> list:
     return sorted(pd.unique(column.dropna()), key=by_size)
 
 
-def speed_bars(runs: Table, column: str = "steps_per_second") -> Any:
+def speed_bars(runs: Table) -> Any:
     """Bars of speed by environment and agent: mean over the runs, with its standard error.
 
     Runs of one program share its time: where all do, there is no error to show.
     """
-    require(runs, ["env", column], "runs")
+    require(runs, ["env", "steps_per_second"], "runs")
     lines, envs = lines_of(runs), sorted(runs["env"].unique())
     names = [env.replace("/", "/\n") for env in envs]
     longest = max(len(row) for name in names for row in name.split("\n"))
@@ -187,7 +187,7 @@ def speed_bars(runs: Table, column: str = "steps_per_second") -> Any:
     width = 0.8 / len(lines)
     for place, line in enumerate(lines):
         for number, env in enumerate(envs):
-            speeds = line.runs[column][line.runs["env"] == env].dropna().to_numpy()
+            speeds = line.runs["steps_per_second"][line.runs["env"] == env].dropna().to_numpy()
             if not len(speeds):
                 continue
             mean, error = mean_and_error(speeds)

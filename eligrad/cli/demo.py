@@ -7,6 +7,7 @@ from pathlib import Path
 
 import tyro
 
+from eligrad._base.files import check_target
 from eligrad.cli import messages
 
 
@@ -29,11 +30,9 @@ def main(arguments: list[str]) -> int:
 def _demo(command: Demo) -> int:
     if command.seeds < 1:
         raise ValueError(f"--seeds is {command.seeds}; 1 or more is accepted")
-    from eligrad.runs.plot import check_suffix
+    from eligrad.runs.plot import SUFFIXES
 
-    check_suffix(command.out)
-    if not command.out.resolve().parent.is_dir():
-        raise ValueError(f"--out: there is no folder {command.out.resolve().parent}")
+    check_target(command.out, SUFFIXES)
     from eligrad import demo
 
     demo.main(command.out, command.seeds)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from eligrad._base.files import locked
-from eligrad._base.text import in_columns, printable
+from eligrad._base.text import in_columns, printable, rounded
 from eligrad.cli import messages
 from eligrad.runs.plan import read_config
 from eligrad.runs.records import Record, read_folder, scan
@@ -63,13 +63,9 @@ def _line(record: Record) -> tuple[str, ...]:
         str(record.seed),
         f"{record.step:,}",
         state if diverged is None else f"diverged at {diverged:,}",
-        _number(summary.get("return_last")),
-        _number(summary.get("return_area")),
+        rounded(summary.get("return_last")),
+        rounded(summary.get("return_area")),
     )
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
 
 
 def _show(given: argparse.Namespace) -> int:

@@ -77,7 +77,7 @@ def _watch(command: Watch) -> int:
                 return 0
         if view is not None:
             size = shutil.get_terminal_size()
-            lines = describe(view, time.time(), size.columns - 1, size.lines - 2)
+            lines = describe(view, time.time(), max(20, size.columns - 1), size.lines - 2)
             if drawn:
                 sys.stdout.write(f"\x1b[{drawn}F\x1b[J")
             print("\n".join(lines), flush=True)

@@ -29,9 +29,9 @@ class StepKeys(NamedTuple):
     update: UInt32[Array | np.ndarray, "... words"]
 
 
-def split_step_key(agent_key: PRNGKeyArray, step: Int[Array, ""]) -> Shaped[Array, "2"]:
-    """The keys for acting and for learning in the step of that number; steps count from 1."""
-    return jax.random.split(jax.random.fold_in(agent_key, step))
+def split_step_key(agent_key: PRNGKeyArray, number: Int[Array, ""]) -> Shaped[Array, "2"]:
+    """The keys for acting and for learning in a step or a rollout; numbers count from 1."""
+    return jax.random.split(jax.random.fold_in(agent_key, number))
 
 
 def step_keys(agent_key: PRNGKeyArray, step: Int[Array, ""]) -> StepKeys:

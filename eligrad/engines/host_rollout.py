@@ -17,11 +17,11 @@ from jaxtyping import Array, PRNGKeyArray
 
 from eligrad.agents.protocol import Rollout, RolloutAgent
 from eligrad.engines.devices import jit
+from eligrad.engines.dispatch import split_step_key
 from eligrad.engines.episodes import Record, count_steps
 from eligrad.engines.host import LockstepEngine, first_state
 from eligrad.engines.host_normalizer import HostNormalizer
 from eligrad.engines.numpy_program import Untranslatable, translate
-from eligrad.engines.rollout import rollout_keys
 from eligrad.engines.sharding import for_each_run, here, spread
 from eligrad.engines.simulators import Simulators
 from eligrad.envs.host import HostEnvironment
@@ -73,7 +73,7 @@ class HostRollouts(LockstepEngine):
     def _draw_noise(
         self, agent: RolloutAgent, key: PRNGKeyArray, number: Array
     ) -> tuple[Array, Array]:
-        act_key, learn_key = rollout_keys(key, number)
+        act_key, learn_key = split_step_key(key, number)
         return agent.noise(act_key, (self._time, self._envs)), learn_key
 
     def advance(self, steps: int) -> Record:

@@ -24,7 +24,7 @@ import numpy as np
 from eligrad._base.interruption import ignored_by_children
 from eligrad._base.system import picklable
 from eligrad.agents.protocol import Agent, observation_struct
-from eligrad.engines.devices import compile_seconds, count_compiling
+from eligrad.engines.devices import calling_thread, compile_seconds, count_compiling
 from eligrad.engines.engine import Engine
 from eligrad.engines.episodes import Record
 from eligrad.engines.host import HostState
@@ -163,10 +163,7 @@ def _jax_settings() -> dict[str, Any]:
         "jax_numpy_dtype_promotion",
         "jax_threefry_partitionable",
     )
-    # A step is too small to be handed to another thread.
-    return {name: jax.config.values[name] for name in names} | {
-        "jax_cpu_enable_async_dispatch": False
-    }
+    return {name: jax.config.values[name] for name in names}
 
 
 def _work(pipe: Connection, make: Callable[[], Engine], jax_settings: dict[str, Any]) -> None:
@@ -174,6 +171,7 @@ def _work(pipe: Connection, make: Callable[[], Engine], jax_settings: dict[str, 
     threading.Thread(target=_end_with_parent, daemon=True).start()
     for name, value in jax_settings.items():
         jax.config.update(name, value)
+    calling_thread()
     engine: Any = None
     while True:
         try:

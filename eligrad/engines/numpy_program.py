@@ -140,7 +140,8 @@ def _operation(equation: core.JaxprEqn) -> Operation:
     name, params = equation.primitive.name, equation.params
     shapes = [tuple(getattr(atom.aval, "shape", ())) for atom in equation.invars]
     out: Any = equation.outvars[0].aval
-    if name in _ELEMENTWISE:
+    # Integers are divided otherwise than in NumPy.
+    if name in _ELEMENTWISE and not (name == "div" and out.dtype.kind in "iu"):
         return _ELEMENTWISE[name]
     if name in _REDUCTIONS:
         reduce, axes = _REDUCTIONS[name], params["axes"]

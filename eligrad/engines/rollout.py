@@ -9,18 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-from jaxtyping import Array, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, PRNGKeyArray
 
 from eligrad.agents.protocol import Rollout, RolloutAgent, Transition
+from eligrad.engines.dispatch import split_step_key
 from eligrad.engines.episodes import Record
 from eligrad.engines.sharding import DeviceEngine, for_each_run
 from eligrad.engines.stream import RunState, begin, count, play
 from eligrad.envs.core import Environment
-
-
-def rollout_keys(agent_key: PRNGKeyArray, number: Int[Array, ""]) -> Shaped[Array, "2"]:
-    """The keys of a rollout, for acting and for learning; rollouts count from 1."""
-    return jax.random.split(jax.random.fold_in(agent_key, number))
 
 
 def advance(
@@ -30,7 +26,7 @@ def advance(
 
     def one(state: RunState, _: None) -> tuple[RunState, Record]:
         number = state.step // agent.config.rollout + 1
-        act_key, learn_key = rollout_keys(state.agent_key, number)
+        act_key, learn_key = split_step_key(state.agent_key, number)
         state, rollout, episodes = _collect(agent, env, params, state, act_key)
         learned, metrics = agent.learn(state.agent, rollout, learn_key)
         return state._replace(agent=learned), Record(*episodes, metrics)

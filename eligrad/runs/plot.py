@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from eligrad._base.files import replacing
+from eligrad._base.files import check_target, replacing
 from eligrad.runs.metrics import Tables
 from eligrad.runs.returns import align, even_grid, have_a_value, mean_and_error
 
@@ -70,18 +70,12 @@ def blank(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def check_suffix(path: Path) -> None:
-    """Refuses a file name that ends in no format of figures."""
-    if path.suffix not in SUFFIXES:
-        raise ValueError(f"{path} ends in {path.suffix!r}; {', '.join(SUFFIXES)} are accepted")
-
-
 def save(figure: Any, path: str | Path) -> None:
     """Writes a figure in the format that the name ends in; the same figure gives the same file."""
     import matplotlib
 
     path = Path(path)
-    check_suffix(path)
+    check_target(path, SUFFIXES)
     # Both formats would hold the time of day.
     date = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix)
     with matplotlib.rc_context({"svg.hashsalt": "eligrad"}), replacing(path) as partial:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from eligrad._base.text import rounded
 from eligrad.runs.metrics import EPISODES, Tables
 from eligrad.runs.returns import area, final, mean, mean_and_error
 
@@ -83,18 +84,14 @@ def as_text(summary: dict[str, Any]) -> str:
     lines.append("-" * 98)
     for row in summary["seeds"]:
         numbers = "".join(
-            f"{_shown(row[name]):>22}" for name in ("return_last", "return_all", "return_area")
+            f"{rounded(row[name]):>22}" for name in ("return_last", "return_all", "return_area")
         )
         since = row["diverged_step"]
         outcome = "finite" if since is None else f"diverged at step {since:,}"
         lines.append(f"{row['seed']:>12}{row['episodes']:>12,}{numbers}  {outcome}")
     over = "".join(
-        f"{_shown(value['mean']) + ' ± ' + _shown(value['standard_error'], digits=3):>22}"
+        f"{rounded(value['mean']) + ' ± ' + rounded(value['standard_error'], digits=3):>22}"
         for value in summary["over_seeds"].values()
     )
     lines += ["-" * 98, f"{'mean ± standard error':<24}{over}"]
     return "\n".join(lines)
-
-
-def _shown(number: float | None, digits: int = 4) -> str:
-    return "–" if number is None else f"{number:.{digits}g}"

@@ -195,7 +195,8 @@ class _Driver:
         while self.queue and self.executor.room() > 0:
             job = self.queue.pop(0)
             self.running[job.id] = job
-            self.executor.start(Task(str(self.store.path), job, self.setup, self.path))
+            store = os.path.abspath(self.store.path)  # a worker may begin in another folder
+            self.executor.start(Task(store, job, self.setup, self.path))
 
     def _plan(self) -> list[Job]:
         """Jobs to continue from their checkpoint, runs that failed before, each alone, the rest.

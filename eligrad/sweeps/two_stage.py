@@ -128,7 +128,8 @@ def choice_as_text(plan: TwoStage, candidates: Candidates, choices: Sequence[Cho
         ]
         lines.append(f"below the best configuration of each environment by: {', '.join(regret)}")
     lines.append("")
-    lines.append("score: mean of normalised areas under the curve; chosen: share of 1,000 draws of")
+    draws = f"{choosing.RESAMPLES:,} draws"
+    lines.append(f"score: mean of normalised areas under the curve; chosen: share of {draws} of")
     lines.append("the seeds, with replacement, in which the rule chooses that configuration")
     return "\n".join(lines)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from eligrad._base.checks import whole_number
+from eligrad._base.files import check_target
 from eligrad.envs.registry import change_params
 from eligrad.runs.metrics import with_metrics
 from eligrad.training import saved
@@ -54,8 +55,8 @@ class EvaluateEvery:
     ) -> None:
         self.steps, self.episodes = whole_number("steps", steps), whole_number("episodes", episodes)
         self.keep_best = None if keep_best is None else Path(keep_best)
-        if self.keep_best is not None and not self.keep_best.parent.is_dir():
-            raise FileNotFoundError(f"there is no folder {self.keep_best.parent} for keep_best")
+        if self.keep_best is not None:
+            check_target(self.keep_best)
         self.history: list[tuple[int, np.ndarray]] = []
         self._due: int | None = None
         self._evaluate: Evaluation | None = None

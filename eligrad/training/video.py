@@ -19,7 +19,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image, ImageDraw, ImageFont
 
-from eligrad._base.files import replacing
+from eligrad._base import files
+from eligrad._base.text import rounded
 from eligrad.envs.animation import import_ffmpeg, save_gif, save_mp4
 from eligrad.training.recording import Recording
 
@@ -42,7 +43,7 @@ def save(recording: Recording, path: str | Path, fps: float = 15.0) -> None:
     """Writes a GIF or, with the package imageio-ffmpeg, an MP4; the name says which."""
     path = Path(path)
     check_target(path)
-    with replacing(path) as partial:
+    with files.replacing(path) as partial:
         if path.suffix == ".gif":
             save_gif(partial, _with_one_palette(recording), fps)
             return
@@ -55,10 +56,7 @@ def save(recording: Recording, path: str | Path, fps: float = 15.0) -> None:
 
 def check_target(path: Path) -> None:
     """Refuses a file that could not be written, before there is anything to write."""
-    if path.suffix not in SUFFIXES:
-        raise ValueError(f"{path} ends in {path.suffix!r}; {' or '.join(SUFFIXES)} is accepted")
-    if not path.resolve().parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.resolve().parent} to write to")
+    files.check_target(path, SUFFIXES)
     if path.suffix == ".mp4":
         import_ffmpeg()
 
@@ -159,7 +157,7 @@ class _Video:
         reward = recording.rewards[step - 1] if step else 0.0
         rows.append(("reward", f"{reward:+.3g}" if reward else "0", _INK))
         rows.append(("return", f"{self._returns[step]:.4g}", _INK))
-        rows += [(panel.label, _number(panel.at(step)), panel.colour) for panel in self._panels]
+        rows += [(panel.label, rounded(panel.at(step), 3), panel.colour) for panel in self._panels]
         y += 12
         for name, number, colour in rows:
             draw.text((left, y), name, _QUIET if colour == _INK else colour, font=self._fonts[15])
@@ -261,10 +259,6 @@ def _action(recording: Recording, step: int) -> str:
         shown = " ".join(f"{number:.1f}" for number in action.ravel()[:3])
         return shown if action.size <= 3 else f"{shown} …"
     return recording.action_names[int(action)] if recording.action_names else str(int(action))
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}"
 
 
 def _wrapped(text: str, width: int, font: ImageFont.FreeTypeFont) -> list[str]:

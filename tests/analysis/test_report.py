@@ -345,7 +345,7 @@ def test_refusals(tmp_path, capsys):
         (tmp_path / "empty", tmp_path / "a.html", "holds no runs"),
         (tmp_path / "absent", tmp_path / "a.html", "there is no folder"),
         (tmp_path / "begun", tmp_path / "a.html", "holds no metrics yet"),
-        (tmp_path, tmp_path / "no" / "a.html", "out is .*no folder"),
+        (tmp_path, tmp_path / "no" / "a.html", "there is no folder .* to write a.html"),
     ):
         with pytest.raises((ValueError, OSError), match=message):
             write_report(where, out)

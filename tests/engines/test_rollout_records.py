@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from eligrad.agents import Rollout
-from eligrad.engines.rollout import rollout_keys
+from eligrad.engines.dispatch import split_step_key
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from eligrad.training import train
 from tests.agents import ppo_cases as cases
@@ -95,7 +95,7 @@ def play_again(agent, copies, seed, rollouts):
     seen.samples += [*first]
     x, told = seen.normal(first), []
     for number in range(rollouts):
-        act_key, learn_key = rollout_keys(key, jnp.int32(number + 1))
+        act_key, learn_key = split_step_key(key, jnp.int32(number + 1))
         noise = np.asarray(agent.policy.noise(act_key, (time, envs)), np.float64)
         *layers, log_std = learner.networks["actor"]
         rows = []

@@ -144,7 +144,7 @@ def test_the_mp4_has_every_frame(tmp_path):
 
 
 def test_bad_targets_are_named(tmp_path):
-    with pytest.raises(ValueError, match=r"ends in '.avi'; .gif or .mp4 is accepted"):
+    with pytest.raises(ValueError, match=r"ends in '.avi'; .gif, .mp4 are accepted"):
         film.save(made_up(), tmp_path / "film.avi")
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         film.save(made_up(), tmp_path / "nowhere" / "film.gif")

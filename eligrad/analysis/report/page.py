@@ -12,7 +12,7 @@ import string
 from pathlib import Path
 from typing import Any
 
-from eligrad._base.files import replacing
+from eligrad._base.files import check_target, replacing
 from eligrad._base.text import printable
 from eligrad.analysis.frames import Table, require
 from eligrad.analysis.load import metric_frame, run_frame
@@ -28,8 +28,7 @@ def write_report(store: str | Path, out: str | Path, title: str | None = None) -
     A run that cannot be read is named in a warning and left out.
     """
     store, out = Path(store), Path(out)
-    if not out.resolve().parent.is_dir():
-        raise FileNotFoundError(f"out is {out}; there is no folder {out.resolve().parent}")
+    check_target(out)
     # Read once: a run that is being trained changes.
     records = scan_reported(store)
     if not records:

@@ -76,8 +76,7 @@ class RayExecutor:
 
     def start(self, task: Task) -> None:
         """Submits a task."""
-        shared = dataclasses.replace(task, store=os.path.abspath(task.store))
-        self._running[self._work.remote(shared.to_json())] = task
+        self._running[self._work.remote(task.to_json())] = task
 
     def poll(self) -> list[tuple[Task, TaskResult]]:
         """The tasks that Ray has a result for, or has lost."""

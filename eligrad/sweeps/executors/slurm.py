@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shlex
 import shutil
 import sys
@@ -71,12 +70,11 @@ class SlurmExecutor:
 
     def start(self, task: Task) -> None:
         """Submits a batch job."""
-        shared = dataclasses.replace(task, store=os.path.abspath(task.store))
         if self._executor is None:
             self._executor = self.submitter(Path(task.store) / "slurm")
         # With the cluster "local", for the process that submitit starts in between.
         with environment_variable("PYTHONSAFEPATH", "1"):
-            self._running.append((task, self._executor.submit(Resumable(), shared)))
+            self._running.append((task, self._executor.submit(Resumable(), task)))
 
     def submitter(self, folder: Path) -> Any:
         """The executor of submitit, which writes to a new folder in this one."""
