@@ -256,12 +256,24 @@ def title(env: str) -> str:
     return name.removesuffix("-v1") if env.startswith("MinAtar/") else name
 
 
-def unfinished(path: Path) -> bool:
-    """Whether a result is missing, or less than was planned."""
+def unfinished(path: Path, variant: str, steps: int, seeds: range) -> bool:
+    """Whether a result is missing, or less than was planned; refuses that of other runs."""
     if not path.exists():
         return True
     result = json.loads(path.read_text())
-    return result["steps"] < result.get("planned_steps", result["steps"])
+    planned = result.get("planned_steps", result["steps"])
+    there = {"steps": planned} | {
+        name: result[name] for name in ("seeds", "first_seed") if name in result
+    }
+    asked = {"steps": steps, "seeds": len(seeds), "first_seed": seeds.start}
+    asked |= dataclasses.asdict(config_of(variant, steps))
+    for name, value in (there | result["config"]).items():
+        if name in asked and value != asked[name]:
+            raise ValueError(
+                f"{name} of {path} is {value}, and {asked[name]} is asked for; another --out is "
+                "accepted"
+            )
+    return result["steps"] < planned
 
 
 def measure(
@@ -284,11 +296,11 @@ def measure(
         chunk: steps between two looks at the clock.
         minutes: when to stop and save the state.
     """
-    until = time.monotonic() + 60 * minutes
+    until, all_complete = time.monotonic() + 60 * minutes, True
     out.mkdir(parents=True, exist_ok=True)
     for env in envs:
         paths = {variant: path_of(out, env, variant) for variant in variants}
-        todo = [variant for variant, path in paths.items() if unfinished(path)]
+        todo = [v for v, path in paths.items() if unfinished(path, v, steps[env], seeds)]
         for together in programs(todo, steps[env]):
             if time.monotonic() >= until:
                 return False
@@ -297,7 +309,9 @@ def measure(
             if state.exists():
                 study.load(state)
             elif all(paths[variant].exists() for variant in together):
-                continue  # stopped, and nothing left to go on from
+                print(f"{env} {' '.join(together)} was stopped, and its state is gone", flush=True)
+                all_complete = False
+                continue
             complete = study.advance(chunk, until)
             if not complete:
                 study.save(state)
@@ -306,7 +320,7 @@ def measure(
                 print(f"{env} stopped at step {study.done:,} of {study.steps:,}", flush=True)
                 return False
             state.unlink(missing_ok=True)
-    return True
+    return all_complete
 
 
 def write(out: Path, env: str, results: dict[str, dict[str, Any]]) -> None:

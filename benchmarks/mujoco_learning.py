@@ -3,7 +3,7 @@
     python -m benchmarks.mujoco_learning --steps 300000 --seeds 3 --runs runs/mujoco --out results/mujoco
     python -m benchmarks.results
 
-Run folders go to `--runs`; one that is finished is not trained again, one that was stopped goes on.
+Run folders go to `--runs`; one that is there already goes on to the end, if it is not there.
 A JSON file for each goes to `--out`: settings, final return and curve of each seed, and the command.
 """  # noqa: E501
 
@@ -55,11 +55,6 @@ OF_THE_PAPER = [
 ]
 
 
-def is_finished(folder: Path) -> bool:
-    summary = folder / "summary.json"
-    return summary.exists() and json.loads(summary.read_text(encoding="utf-8"))["finished"]
-
-
 def extract(folder: Path, task: str, variant: str) -> dict[str, Any]:
     """What the tables and the figure need of a run, in plain numbers."""
     run = RunFolder.open(folder)
@@ -80,6 +75,7 @@ def extract(folder: Path, task: str, variant: str) -> dict[str, Any]:
         "curve_steps": at.tolist(),
         "curves": rows,
         "versions": config["sessions"][-1],
+        "earlier_versions": config["sessions"][:-1],
     }
 
 
@@ -102,14 +98,16 @@ def main() -> None:
             folder = arguments.runs / f"{task}-{variant}"
             agent, settings = VARIANTS[variant]
             common = {"processes": arguments.processes, "progress": True}
-            if not is_finished(folder):
-                if folder.exists():
-                    resume(folder, steps=arguments.steps, **common)
-                else:
-                    train(
-                        agent, task, steps=arguments.steps, seeds=seeds, out=folder, **common,
-                        **settings,
-                    )  # fmt: skip
+            if folder.exists():
+                there = RunFolder.open(folder).config["plan"]["seeds"]
+                if there != seeds:
+                    raise ValueError(f"{folder} has the seeds {there}, and not {seeds}")
+                resume(folder, steps=arguments.steps, **common)
+            else:
+                train(
+                    agent, task, steps=arguments.steps, seeds=seeds, out=folder, **common,
+                    **settings,
+                )  # fmt: skip
             write_json(arguments.out / f"{task}-{variant}.json", extract(folder, task, variant))
 
 

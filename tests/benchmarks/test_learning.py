@@ -116,8 +116,30 @@ def test_a_result_that_cannot_go_on_is_left_as_it_is(whole, tmp_path):
         result = json.loads(path.read_text()) | {"steps": STEPS - 1}
         (tmp_path / path.name).write_text(json.dumps(result))
     before = read(tmp_path)
-    assert measure(tmp_path)
+    assert not measure(tmp_path)
     assert read(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("steps", "seeds", "message"),
+    [
+        (STEPS, range(4, 6), "first_seed of .* is 3, and 4 is asked for"),
+        (STEPS, range(3, 6), "seeds of .* is 2, and 3 is asked for"),
+        (STEPS + 1, SEEDS, "steps of .* is 300, and 301 is asked for"),
+    ],
+)
+def test_other_runs_are_not_taken_for_those_asked_for(whole, steps, seeds, message):
+    with pytest.raises(ValueError, match=message):
+        learning.measure([ENV], VARIANTS, {ENV: steps}, seeds, whole)
+
+
+def test_other_settings_are_not_either(whole, tmp_path):
+    (path,) = whole.glob("*-stream-q.json")
+    result = json.loads(path.read_text())
+    changed = result | {"config": result["config"] | {"lam": 0.5}}
+    (tmp_path / path.name).write_text(json.dumps(changed))
+    with pytest.raises(ValueError, match=r"lam of .* is 0\.5, and 0\.8 is asked for"):
+        measure(tmp_path, ["stream-q"])
 
 
 def test_files_that_are_there_are_skipped(whole):
