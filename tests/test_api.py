@@ -261,6 +261,22 @@ def test_predict_takes_and_gives_what_the_environment_does():
     assert both.tolist() == [int(agent.predict(cell)[0]) for cell in range(5)]
 
 
+def test_a_device_gets_the_actions_of_the_environment(tmp_path):
+    """Also from what `Online` itself saved."""
+    eligrad.QRC(Cells).learn(1000).save(tmp_path / "agent.npz")
+    online = eligrad.Online.from_run(tmp_path / "agent.npz", env=Cells)
+    cells, chosen = np.eye(5, dtype=np.float32), [online.observe(np.eye(5, dtype=np.float32)[0])]
+    for t in range(30):
+        chosen.append(online.observe(cells[t % 5], float(chosen[-1] == 2)))
+    assert set(chosen) <= {1, 2}
+    assert chosen.count(2) > 20
+    assert (online.action, online.interrupt(cells[0])) == (chosen[-1], 2)
+    online.save(tmp_path / "online.npz")
+    again = eligrad.Online.load(tmp_path / "online.npz")
+    assert again.action == online.action
+    assert again.observe(cells[1], 1.0) == online.observe(cells[1], 1.0)
+
+
 @pytest.mark.parametrize("callback", [3, StopAtReturn, [None]])
 def test_what_is_no_callback_is_refused(callback):
     with pytest.raises(TypeError, match="functions of the session are accepted"):

@@ -84,6 +84,7 @@ class Online:
         self.key = key
         """Of the agent's random numbers."""
         self._plan, self._spaces = plan, spaces
+        self._first_action = 0 if spaces is None else spaces.first_action
         self._keys = KeyBlocks(key)
         self.steps = 0
         """Updates made so far, in training too."""
@@ -249,6 +250,7 @@ class Online:
             "dtype": np.dtype(self._dtype).name,
             "ending": self._ending is not None,
             "actions": None if self._spaces is None else space_to_json(self._spaces.action_space),
+            "first_action": np.asarray(self._first_action).tolist(),
             "plan": self._plan.to_json(),
         }
         checkpoint.save(Path(path), (self.key, self.state, self._ending), header)
@@ -274,7 +276,7 @@ class Online:
         (action,) = self._replace_state(
             self._choose, (self._settings, key, self._packed), self.steps
         )
-        return _plain(np.asarray(action))
+        return self._sent(np.asarray(action))
 
     def _begin(self, observation: np.ndarray) -> int | np.ndarray:
         self._shape, self._dtype = observation.shape, observation.dtype
@@ -295,7 +297,13 @@ class Online:
         if not self._ready:  # all programs are made
             return_freed_memory()
             self._ready = True
-        return _plain(action)
+        return self._sent(action)
+
+    def _sent(self, action: np.ndarray) -> int | np.ndarray:
+        """An action as a device takes it: one choice as an int, others as an array."""
+        if np.any(self._first_action):
+            action = action + self._first_action
+        return np.array(action) if action.ndim or action.dtype.kind == "f" else int(action)
 
     def _replace_state(self, program: Any, arguments: tuple[Any, ...], steps: int) -> list[Any]:
         """Calls a program that uses up the state and returns the next one, and what else it does.
@@ -348,11 +356,6 @@ class Online:
                     f"the observation is {array[where]} at {where}; {_ACCEPTED} is accepted"
                 )
         return array
-
-
-def _plain(action: np.ndarray) -> int | np.ndarray:
-    """An action as a device takes it: one choice as an int, others as an array."""
-    return np.array(action) if action.ndim or action.dtype.kind == "f" else int(action)
 
 
 def _streaming(agent: Any) -> StreamingAgent:

@@ -42,6 +42,8 @@ class Spaces(NamedTuple):
     name: str
     observation_space: Space
     action_space: Space
+    first_action: Any = 0
+    """The first of its choices, which agents count from 0: `HostEnvironment.first_action`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +148,8 @@ def _from_run(
     own = plan.settings if plan.agent is None else registry.of_runs(plan.settings, index)
     plan = dataclasses.replace(plan, settings=own, seeds=[seeds[index]])
     made = environment_of(plan, path, env)
-    spaces = Spaces(made.name, made.observation_space, made.action_space)
+    first = made.first_action if isinstance(made, HostEnvironment) else 0
+    spaces = Spaces(made.name, made.observation_space, made.action_space, first)
     agent = agent or registry.build(str(plan.agent), plan.settings, spaces)
     observation = observation_struct(agent, made.observation_space)
     like = jax.eval_shape(agent.init, jax.eval_shape(jax.random.key, 0), observation)
@@ -199,7 +202,8 @@ def _from_stream(path: Path, header: dict[str, Any], agent: Agent | None) -> Tra
     spaces = None
     if header.get("actions") is not None:
         observations = Box(-np.inf, np.inf, blank.shape, blank.dtype)
-        spaces = Spaces(str(path), observations, space_from_json(header["actions"]))
+        first = np.asarray(header.get("first_action", 0))
+        spaces = Spaces(str(path), observations, space_from_json(header["actions"]), first)
     if agent is not None:
         check_same_settings(agent, plan, path)
     if agent is None:
