@@ -277,6 +277,46 @@ def test_a_device_gets_the_actions_of_the_environment(tmp_path):
     assert again.observe(cells[1], 1.0) == online.observe(cells[1], 1.0)
 
 
+class Arm(gymnasium.Env):
+    """Actions lie within a bound of its own."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+
+    def __init__(self, bound):
+        self.action_space = gymnasium.spaces.Box(-bound, bound, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), float(action[0]), False, False, {}
+
+
+def test_an_agent_keeps_to_the_bounds_of_its_actions(tmp_path):
+    """A policy scales its actions to them: with others it would do something else."""
+
+    def weak():
+        return Arm(0.1)
+
+    def strong():
+        return Arm(5.0)
+
+    saved, run, online = (tmp_path / name for name in ("agent.npz", "run", "online.npz"))
+    eligrad.StreamAC(weak).learn(30, out=run).save(saved)
+    eligrad.Online.from_run(saved, env=weak).save(online)
+    for path in (saved, run, online):
+        eligrad.load(path, env=weak)
+        with pytest.raises(ValueError, match=r"trained with the actions .*0\.1.* are .*5\.0"):
+            eligrad.load(path, env=strong)
+    for path in (saved, run):
+        with pytest.raises(ValueError, match="trained with the actions"):
+            eligrad.Online.from_run(path, env=strong)
+    with pytest.raises(ValueError, match="trained with the actions"):
+        resume(run, steps=60, env=strong)
+    assert resume(run, steps=60, env=weak).summary["steps"] == 60
+
+
 @pytest.mark.parametrize("callback", [3, StopAtReturn, [None]])
 def test_what_is_no_callback_is_refused(callback):
     with pytest.raises(TypeError, match="functions of the session are accepted"):

@@ -25,7 +25,7 @@ from eligrad.agents.protocol import Agent, Transition, observation_struct
 from eligrad.envs import Environment, HostEnvironment
 from eligrad.envs.names import module_of
 from eligrad.envs.registry import as_environment
-from eligrad.envs.spaces import Box, Space, space_from_json
+from eligrad.envs.spaces import Box, Space, space_from_json, space_to_json
 from eligrad.runs import checkpoint
 from eligrad.runs.checkpoint import CheckpointError, DamagedCheckpointError
 from eligrad.runs.plan import Plan, plan_in_file, read_config
@@ -99,12 +99,13 @@ def read_agent(
             return Tables(*(from_bytes(table, name, plan.seeds, path) for name, table in raw))
 
         plan = plan_in_header(header, path)
-        return _from_run(reader, plan, path, tables, seed, agent, env, "state/")
+        return _from_run(reader, header, plan, path, tables, seed, agent, env, "state/")
 
 
 def _from_folder(path: Path, seed: Which, agent: Agent | None, env: Any) -> Trained:
     # Not RunFolder.open and restore, which clear away what a training in progress still needs.
-    plan = plan_in_file(read_config(path)["plan"], path / "config.json")
+    config = read_config(path)
+    plan = plan_in_file(config["plan"], path / "config.json")
 
     def tables() -> Any:
         from eligrad.runs.folder import RunFolder
@@ -117,7 +118,7 @@ def _from_folder(path: Path, seed: Which, agent: Agent | None, env: Any) -> Trai
     for file in reversed(checkpoint.in_folder(path)):
         try:
             with checkpoint.Reader(file) as reader:
-                return _from_run(reader, plan, path, tables, seed, agent, env, "")
+                return _from_run(reader, config, plan, path, tables, seed, agent, env, "")
         # Damaged, or replaced by a newer one at this very moment.
         except (DamagedCheckpointError, FileNotFoundError) as error:
             trouble = error
@@ -126,6 +127,7 @@ def _from_folder(path: Path, seed: Which, agent: Agent | None, env: Any) -> Trai
 
 def _from_run(
     reader: checkpoint.Reader,
+    about: dict[str, Any],
     plan: Plan,
     path: Path,
     tables: Callable[[], Any],
@@ -148,6 +150,7 @@ def _from_run(
     own = plan.settings if plan.agent is None else registry.of_runs(plan.settings, index)
     plan = dataclasses.replace(plan, settings=own, seeds=[seeds[index]])
     made = environment_of(plan, path, env)
+    check_same_actions(about, path, made)
     first = made.first_action if isinstance(made, HostEnvironment) else 0
     spaces = Spaces(made.name, made.observation_space, made.action_space, first)
     agent = agent or registry.build(str(plan.agent), plan.settings, spaces)
@@ -185,6 +188,21 @@ def check_same_settings(agent: Agent, plan: Plan, path: Path) -> None:
             raise CheckpointError(
                 f"{path} was saved with {name} = {theirs}; that of agent is {ours.get(name)}"
             )
+
+
+def check_same_actions(
+    about: dict[str, Any], path: Path, env: Environment | HostEnvironment
+) -> None:
+    """Refuses an environment with other actions than those that the agent was trained with.
+
+    Bounds count, since a policy scales its actions to them. `about` is what the file says.
+    """
+    trained = about.get("actions")
+    if trained is not None and space_from_json(trained) != env.action_space:
+        raise ValueError(
+            f"the agent of {path} was trained with the actions {trained}; those of {env.name!r} "
+            f"are {space_to_json(env.action_space)}"
+        )
 
 
 def _from_stream(path: Path, header: dict[str, Any], agent: Agent | None) -> Trained:

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec
 from eligrad._base.checks import whole_number
 from eligrad.agents import registry
 from eligrad.agents.protocol import Agent
-from eligrad.engines.trained import check_same_settings, environment_of
+from eligrad.engines.trained import check_same_actions, check_same_settings, environment_of
 from eligrad.envs import Environment, HostEnvironment
 from eligrad.envs.registry import as_environment, plain_params
 from eligrad.runs.folder import RunFolder
@@ -184,6 +184,7 @@ def resume(
     if agent is not None:
         check_same_settings(agent, plan, folder.path)
     environment = environment_of(plan, folder.path, env)
+    check_same_actions(folder.config, folder.path, environment)
     made = registry.build(str(plan.agent), plan.settings, environment) if agent is None else agent
     engine = build_engine(plan, made, environment, processes)
     session = Session(plan, made, environment, engine, folder, progress, loggers, callbacks)

@@ -18,6 +18,7 @@ from eligrad.agents.protocol import Agent
 from eligrad.engines.online import Online
 from eligrad.engines.trained import (
     ONLINE,
+    check_same_actions,
     check_same_settings,
     environment_of,
     plan_in_header,
@@ -25,7 +26,7 @@ from eligrad.engines.trained import (
 from eligrad.runs import checkpoint
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import Tables, from_bytes, to_bytes
-from eligrad.runs.plan import Plan, env_seeds, plan_in_file
+from eligrad.runs.plan import Plan, env_seeds, plan_in_file, read_config
 from eligrad.runs.provenance import provenance
 from eligrad.training.build import build_engine
 from eligrad.training.session import Session
@@ -36,8 +37,8 @@ def save(session: Session, path: str | Path, learner: str | None = None) -> None
 
     `learner` names the preset of an agent that has a custom network.
     """
-    header = {"step": session.step, "plan": session.plan.to_json()} | {
-        "learner": learner, "provenance": provenance(),
+    header = session.config | {
+        "step": session.step, "learner": learner, "provenance": provenance(),
     }  # fmt: skip
     checkpoint.save(Path(path), _contents(session.engine.state, session.tables()), header)
 
@@ -50,10 +51,12 @@ def load(path: str | Path, *, agent: Agent | None = None, env: Any = None) -> Se
     """
     path = Path(path)
     plan = read_plan(path)
+    about = read_config(path) if path.is_dir() else checkpoint.read_header(path)
     environment = environment_of(plan, path, env)
+    check_same_actions(about, path, environment)
     if isinstance(env, str):  # in place of one that had no name
         plan = dataclasses.replace(plan, env=env)
-    if path.is_file() and checkpoint.read_header(path).get("kind") == ONLINE:
+    if about.get("kind") == ONLINE:
         return _continue_stream(Online.load(path, agent), plan, environment)
     if agent is None:
         if plan.agent is None:

@@ -23,6 +23,7 @@ from eligrad.engines.episodes import Record
 from eligrad.engines.faults import EnvironmentFault, chunk_failed
 from eligrad.engines.simulators import HostEngine
 from eligrad.envs import Environment, HostEnvironment
+from eligrad.envs.spaces import space_to_json
 from eligrad.runs import plot as figure
 from eligrad.runs.checkpoint import CheckpointError
 from eligrad.runs.folder import RunFolder
@@ -95,7 +96,8 @@ class Session:
     @property
     def config(self) -> dict[str, Any]:
         """What the folder's `config.json` says of the run itself."""
-        return {"plan": self.plan.to_json()}
+        actions = space_to_json(self.env.action_space)
+        return {"plan": self.plan.to_json(), "actions": actions}
 
     def run(self) -> Result:
         """Trains to the end of the plan, or until a signal or a callback says so."""
