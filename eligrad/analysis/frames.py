@@ -108,12 +108,33 @@ def _varies(runs: Table, column: str, within: str) -> bool:
     return bool((text.groupby(runs[within]).nunique() > 1).any())
 
 
+def repeated(runs: Table) -> Any:
+    """Which runs have the configuration and seed of one before them: they are no further evidence.
+
+    Agents and environments of the user's own, whose name is empty, may differ in what is not saved.
+    """
+    known = (runs["agent"] != "") & (runs["env"] != "")
+    return known & runs.duplicated(["config_hash", "seed"])
+
+
+def _check_repeated(runs: Table) -> None:
+    if {"config_hash", "seed", "agent", "env", "run"} <= set(runs.columns):
+        twice = runs[repeated(runs)]
+        if len(twice):
+            row = twice.iloc[0]
+            raise ValueError(
+                f"{row['run']} has the configuration and the seed {row['seed']} of a run before "
+                "it; each is accepted once: runs.drop_duplicates(['config_hash', 'seed'])"
+            )
+
+
 def scores(runs: Table, column: str = "return_last") -> Scores:
     """The scores of each environment, environments in order of name.
 
     A run without a score (no episode ended) is refused: leaving it out is the caller's decision.
     """
     require(runs, ["env", column], "runs")
+    _check_repeated(runs)
     unknown = int(runs[column].isna().sum())
     if unknown:
         raise ValueError(
@@ -130,14 +151,16 @@ def configurations(runs: Table, column: str = "return_last") -> Table:
     """One row for each configuration: mean and standard error of a score, runs, divergences.
 
     Columns: config_hash, agent, title, env, steps, the settings, mean, error, scored, runs,
-    diverged. Runs in which no episode ended have no score: `runs` counts them, mean and `scored` do
-    not.
+    diverged. Runs that are not finished, or in which no episode ended, have no score: `runs` counts
+    them, mean and `scored` do not.
     """
     same = ["agent", "title", "env", "steps", *setting_columns(runs)]
-    require(runs, [*same, column, "diverged_step"], "runs")
+    require(runs, [*same, column, "diverged_step", "finished"], "runs")
+    _check_repeated(runs)
+    counted = runs[column].where(runs["finished"].astype(bool))
     groups = runs.groupby("config_hash", sort=False)
     table = groups[same].first()
-    scored = groups[column]
+    scored = counted.groupby(runs["config_hash"], sort=False)
     table["mean"], table["error"], table["scored"] = scored.mean(), scored.sem(), scored.count()
     table["runs"], table["diverged"] = groups.size(), groups["diverged_step"].count()
     return table.reset_index()

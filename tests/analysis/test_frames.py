@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from eligrad._base.errors import UnknownName
 from eligrad.analysis import best_configurations
-from eligrad.analysis.frames import differing_settings, learning_curves, scores_so_far
+from eligrad.analysis.frames import (
+    configurations,
+    differing_settings,
+    learning_curves,
+    scores,
+    scores_so_far,
+)
 from eligrad.runs.returns import align, area, even_grid, final, mean_and_error
 from tests.analysis.tables import runs_of
 
@@ -184,6 +190,17 @@ def test_best_of_runs_that_can_be_compared(sweep):
     assert qrc[["steps", "lam"]].to_numpy().tolist() == [[1000, 0.8], [5000, 0.7]]
     with pytest.raises(ValueError, match="none of the 6 runs is finished"):
         best_configurations(sweep.assign(finished=False)[:6])
+
+
+def test_each_seed_counts_once_and_only_if_it_is_finished(sweep):
+    row = configurations(sweep).iloc[0]
+    assert (row["mean"], row["scored"], row["runs"]) == (1.5, 2, 2)
+    sweep.loc[1, "finished"] = False
+    row = configurations(sweep).iloc[0]
+    assert (row["mean"], row["scored"], row["runs"]) == (1.0, 1, 2)
+    for of_twice in (configurations, scores):
+        with pytest.raises(ValueError, match=r"seed 0 of a run before it; .*drop_duplicates"):
+            of_twice(pd.concat([sweep.fillna({"return_last": 0.0})] * 2, ignore_index=True))
 
 
 def test_settings_differ_within_an_agent(sweep):

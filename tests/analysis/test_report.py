@@ -109,14 +109,34 @@ def test_statistics_of_seeds():
     those.runs.loc[qrc, "return_last"] = [1.0, 3.0, np.nan]
     those.runs.loc[qrc, "return_area"] = [2.0, 4.0, 6.0]
     those.runs.loc[qrc, "diverged_step"] = pd.array([None, 500, None], dtype="Int64")
-    those.runs.loc[qrc, "finished"] = [True, False, False]
+    those.runs.loc[qrc, "finished"] = [True, True, False]
     data = data_of(those)
     row = data["statistics"][0]
     assert row["last"] == {"mean": 2.0, "error": 1.0}
-    assert row["area"] == {"mean": 4.0, "error": pytest.approx(2 / np.sqrt(3), rel=1e-4)}
-    assert (row["seeds"], row["finished"], row["diverged"], row["speed"]) == (3, 1, 1, 2000.0)
+    assert row["area"] == {"mean": 3.0, "error": 1.0}
+    assert (row["seeds"], row["finished"], row["diverged"], row["speed"]) == (3, 2, 1, 2000.0)
     assert data["curves"][0]["diverged"] == [500]
-    assert data["facts"].endswith("2 not finished · 1 diverged")
+    assert data["facts"].endswith("1 not finished · 1 diverged")
+    those.runs["finished"] = False  # what there is, as far as it is
+    area = data_of(those)["statistics"][0]["area"]
+    assert area == {"mean": 4.0, "error": pytest.approx(2 / np.sqrt(3), rel=1e-4)}
+
+
+def test_a_seed_counts_once():
+    """The same command given twice makes two folders, and no further evidence."""
+    those = made()
+    expected = data_of(those)
+    again = those.runs.assign(run=those.runs["run"] + "-again", step=those.runs["step"] - 1)
+    runs = pd.concat([again, those.runs], ignore_index=True)
+    episodes = [those.episodes, those.episodes.assign(run=those.episodes["run"] + "-again")]
+    configs = {**those.configs, **{f"{run}-again": c for run, c in those.configs.items()}}
+    data = report_data(runs, pd.concat(episodes, ignore_index=True), configs)
+    left_out = f"{len(those.runs)} repetitions of a seed left out"
+    assert data["facts"] == f"{expected['facts']} · {left_out}"
+    unlike = {"facts": "", "sessions": []}  # machines are told of all
+    assert data | unlike == expected | unlike
+    own = runs.assign(agent="")  # custom ones may differ
+    assert "repetition" not in report_data(own, pd.concat(episodes), configs)["facts"]
 
 
 def test_runs_that_are_still_trained_have_scores_too():
@@ -361,7 +381,10 @@ def good_and_bad(tmp_path):
     """Two runs; the test spoils the second."""
     for name in ("good", "bad"):
         folder = RunFolder(write_run(tmp_path / name))
-        folder.write_config(folder.config | {"sessions": [SESSION]})
+        plan = folder.config["plan"]
+        if name == "bad":
+            plan["settings"]["lam"] = 0.7
+        folder.write_config({"plan": plan, "sessions": [SESSION]})
     return tmp_path
 
 

@@ -50,5 +50,5 @@ def test_play_says_what_is_wrong(cartpole, tmp_path, capsys):
     assert "--seed is 'bets'" in refused(cartpole, "--seed", "bets", "-o", gif)
     assert "max_steps is 0" in refused(cartpole, "--max-steps", "0", "-o", gif)
     assert "--fps is 0" in refused(cartpole, "--fps", "0", "-o", gif)
-    assert ".gif or .mp4 is accepted" in refused(cartpole, "-o", "film.png")
+    assert ".gif, .mp4 are accepted" in refused(cartpole, "-o", "film.png")
     assert not gif.exists()

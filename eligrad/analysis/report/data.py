@@ -19,6 +19,7 @@ from eligrad.analysis.frames import (
     differing_settings,
     fixed_columns,
     learning_curves,
+    repeated,
     scores,
     scores_so_far,
 )
@@ -47,7 +48,10 @@ Configs = Mapping[str, Mapping[str, Any]]
 
 def report_data(runs: Table, episodes: Table, configs: Configs) -> dict[str, Any]:
     """All of it; the page's scripts compute nothing but smoothing."""
-    runs = _with_scores(runs.reset_index(drop=True), episodes)
+    # Of several runs with one configuration and seed, the one that came furthest.
+    furthest = runs.sort_values("step", ascending=False, kind="stable")
+    repeats = repeated(furthest)
+    runs = _with_scores(furthest[~repeats].sort_index().reset_index(drop=True), episodes)
     lines = lines_of(runs)
     algorithms = _algorithms(lines)
     settings = differing_settings(runs)
@@ -62,7 +66,7 @@ def report_data(runs: Table, episodes: Table, configs: Configs) -> dict[str, Any
     return {
         "algorithms": algorithms,
         "environments": [env or "a custom environment" for env in environments],
-        "facts": _facts(runs, curves, len(lines), len(environments)),
+        "facts": _facts(runs, curves, len(lines), len(environments), int(repeats.sum())),
         "shown": _shown_first(algorithms, statistics),
         "curves": curves,
         "statistics": statistics,
@@ -144,10 +148,14 @@ def _interval(runs: int) -> float | None:
 
 
 def _statistics(environment: int, algorithm: int, runs: Table) -> dict[str, Any]:
-    """Means over the seeds that have a value, with their standard errors."""
-    measures = {}
+    """Means over the seeds that have a value, with their standard errors.
+
+    Runs that are not finished are left out, unless none is.
+    """
+    measures, finished = {}, runs["finished"].astype(bool)
+    counted = runs[finished] if finished.any() else runs
     for name, column in MEASURES.items():
-        mean, error = mean_and_error(runs[column].dropna().to_numpy(np.float64))
+        mean, error = mean_and_error(counted[column].dropna().to_numpy(np.float64))
         measures[name] = {"mean": number(mean), "error": number(error)}
     return {
         "environment": environment,
@@ -155,7 +163,7 @@ def _statistics(environment: int, algorithm: int, runs: Table) -> dict[str, Any]
         **measures,
         "steps": int(runs["steps"].max()),
         "seeds": len(runs),
-        "finished": int(runs["finished"].sum()),
+        "finished": int(finished.sum()),
         "diverged": int(runs["diverged_step"].notna().sum()),
         "without_episode": int(runs["return_all"].isna().sum()),
         "speed": number(runs["steps_per_second"].median()),
@@ -163,10 +171,11 @@ def _statistics(environment: int, algorithm: int, runs: Table) -> dict[str, Any]
 
 
 def _aggregate(runs: Table) -> list[dict[str, Any]]:
-    """The IQM over environments of those algorithms whose runs all have a score, in all of them.
+    """The IQM over environments of algorithms whose finished runs all have a score, in all of them.
 
     An environment in which all configurations are equal has no scale, and is left out.
     """
+    runs = runs[runs["finished"].astype(bool)]
     scored = runs["return_last"].notna()
     runs = runs[scored.groupby(runs["algorithm"]).transform("all")]
     if runs["env"].nunique() < 2:
@@ -233,6 +242,7 @@ def _facts(
     curves: Sequence[dict[str, Any]],
     algorithms: int,
     environments: int,
+    repeats: int,
 ) -> str:
     def count(size: int, what: str) -> str:
         return f"{size} {what}" if size == 1 else f"{size} {what}s"
@@ -246,6 +256,7 @@ def _facts(
         f"{unfinished} not finished" if unfinished else "all finished",
         f"{diverged} diverged" if diverged else "none diverged",
         *([f"{without} without an episode"] if without else []),
+        *([f"{count(repeats, 'repetition')} of a seed left out"] if repeats else []),
     ]
     return " · ".join(parts)
 

@@ -93,7 +93,7 @@ function drawStatistics() {
       ["IQM", (row) => number(row.value), "value"],
       ["95 % interval", (row) => number(`${shown(row.low)} to ${shown(row.high)}`), "low"],
       ["Runs", (row) => number(row.runs), "runs"],
-    ], "Over all environments in which configurations differ, of algorithms whose runs all have a score: interquartile mean of the last tenth's returns, on a scale on which the worst configuration of an environment has mean 0 and the best 1"),
+    ], "Over all environments in which configurations differ, of algorithms whose finished runs all have a score: interquartile mean of the last tenth's returns, on a scale on which the worst configuration of an environment has mean 0 and the best 1"),
   );
 }
 
