@@ -89,6 +89,7 @@ class Online:
         self.steps = 0
         """Updates made so far, in training too."""
         self._packed: Any = None
+        self._dispatch: Any = None
         self._shape = None if spaces is None else spaces.observation_space.shape
         self._dtype: Any = None
         self._ending: Transition | None = None
@@ -157,7 +158,7 @@ class Online:
 
     @state.setter
     def state(self, state: Any) -> None:
-        if self._packed is None:
+        if self._dispatch is None:
             like = jax.ShapeDtypeStruct(self._shape, self._dtype)
             self._dispatch = dispatch = Dispatch(self.agent, state, like)
             self._settings = jax.jit(dispatch.pack_settings)(self.agent)
@@ -209,9 +210,13 @@ class Online:
             raise ValueError(f"reward is {reward}; {_ACCEPTED} is accepted")
         if self._packed is None or self._ending is not None:
             if reward or terminated or truncated:
+                before = "no observation came before this one"
+                if self._ending is not None:
+                    before = "the call before ended the episode, and returned None as the action"
                 raise ValueError(
-                    f"the first observation of an episode came with reward {reward} and "
-                    f"ended={terminated or truncated}; it comes alone, since no action led to it"
+                    f"reward is {reward}, terminated {terminated} and truncated {truncated}, but "
+                    f"{before}: the first observation of an episode is accepted alone, as "
+                    "observe(observation)"
                 )
             if self._ending is None:
                 return self._begin(observation)
@@ -234,6 +239,29 @@ class Online:
             self._ending = transition._replace(next_observation=observation.copy())
             return None
         return self._learn(transition)
+
+    def warm_up(self, observation: Any) -> None:
+        """Compiles all programs now, so that no later call waits for the compiler; learns nothing.
+
+        Args:
+            observation: of the shape and dtype of those to come; its numbers do not matter.
+        """
+        observation, state = self._checked(observation), self.state
+        kept = self.steps, self.metrics, self._ending, self._loaded
+        try:
+            if state is None:
+                self._begin(observation)
+            else:
+                self._next_action()
+            nothing = Transition(np.float32(0), np.bool_(0), np.bool_(0), observation, observation)
+            self._learn(nothing)
+            self.interrupt(observation)
+        finally:
+            if state is None:
+                self._packed = None
+            else:
+                self.state = state
+            self.steps, self.metrics, self._ending, self._loaded = kept
 
     def save(self, path: Path | str) -> None:
         """Writes the whole agent to one file; `load` continues from there.

@@ -13,6 +13,7 @@ import eligrad
 from eligrad.cli import evaluate, play
 from eligrad.engines import Online
 from eligrad.engines import online as engine
+from eligrad.engines.devices import compile_seconds
 from eligrad.envs import Box, Discrete
 from eligrad.envs.adapters.gymnasium import GymnasiumEnvironment
 from eligrad.runs.checkpoint import CheckpointError
@@ -145,7 +146,7 @@ def test_a_refused_first_observation_decides_nothing():
     online = Online("qrc", (3,), 2, seed=0)
     with pytest.raises(ValueError, match=r"shape \(2,\) and dtype int64"):
         online.observe(np.zeros(2, np.int64))
-    with pytest.raises(ValueError, match="first observation of an episode came with reward"):
+    with pytest.raises(ValueError, match="no observation came before this one"):
         online.observe(np.zeros(3, np.int64), 1.0)
     online.observe(np.full(3, 0.5, np.float32))
     with pytest.raises(ValueError, match=r"shape \(3,\) and dtype complex64"):
@@ -199,6 +200,33 @@ def test_what_a_stream_saved_is_loaded_and_evaluated(handed_over, tmp_path, caps
     assert "QRC(λ) on CartPole-v1" in capsys.readouterr().out
 
 
+def test_after_a_warm_up_nothing_is_compiled_and_nothing_was_learned(tmp_path):
+    def act(agent):
+        rng, actions = np.random.default_rng(1), list[object]()
+        for t in range(12):
+            ended, alone = t % 4 == 3, t % 4 == 0
+            reward = None if alone else float(t)
+            actions.append(agent.observe(rng.normal(size=3).astype(np.float32), reward, ended))
+        return [*actions, agent.interrupt(np.ones(3, np.float32))]
+
+    cold, warm = (Online("qrc", (3,), 2, seed=1, exploration_steps=10) for _ in range(2))
+    warm.warm_up(np.zeros(3, np.float32))
+    assert (warm.steps, warm.state, warm.metrics, warm.action) == (0, None, {}, None)
+    expected, before = act(cold), compile_seconds()
+    assert act(warm) == expected
+    assert compile_seconds() == before
+    assert same(warm.state, cold.state)
+    # Also between two episodes, in the middle of one, and of an agent from a file.
+    for last in (False, True):
+        cold.observe(np.ones(3, np.float32), 1.0, last)
+        cold.save(tmp_path / "agent.npz")
+        loaded = Online.load(tmp_path / "agent.npz")
+        loaded.warm_up(np.zeros(3, np.float32))
+        assert (loaded.steps, loaded.between_episodes) == (cold.steps, last)
+        assert same(loaded.state, cold.state)
+        assert loaded.action == cold.action
+
+
 def test_by_name_with_settings_saved_and_loaded_without_the_agent(tmp_path):
     joint = Box(np.array([-2.0, -np.inf]), np.array([2.0, np.inf]), (2,))
     online = Online("stream-ac", (3,), joint, seed=4, lam=0.25)
@@ -212,7 +240,7 @@ def test_by_name_with_settings_saved_and_loaded_without_the_agent(tmp_path):
     assert np.array_equal(again.action, online.action)
     one, other = (each.observe(np.ones(3), 1.0) for each in (online, again))
     assert np.array_equal(one, other)
-    with pytest.raises(ValueError, match="does not fit 'CartPole-v1'"):
+    with pytest.raises(ValueError, match=r"trained with the actions .* those of 'CartPole-v1'"):
         eligrad.load(file, env="CartPole-v1")
 
 
