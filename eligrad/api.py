@@ -182,7 +182,15 @@ class Learner:
         del episode_start
         session = self.session
         host = session.env if isinstance(session.env, HostEnvironment) else None
-        observation = np.asarray(observation if host is None else host.as_array(observation))
+        try:
+            observation = np.asarray(observation if host is None else host.as_array(observation))
+        except ValueError as error:
+            if isinstance(observation, tuple) and isinstance(observation[-1], dict):
+                raise ValueError(
+                    "observation is a pair (observation, info), as reset returns it; its first "
+                    "part is accepted"
+                ) from error
+            raise
         space = session.env.observation_space
         batch = observation.ndim == len(space.shape) + 1
         rows = observation if batch else observation[None]
@@ -271,7 +279,7 @@ class Learner:
             raise ValueError(f"{path} holds an agent with {which}")
         agent = None
         if network is not None:
-            env = environment_of(plan, Path(path), env)
+            env = environment_of(plan, Path(path).expanduser(), env)
             runs = len(plan.seeds)
             config = registry.make_settings(cls.preset, plan.to_json()["settings"], runs=runs)
             agent = registry.build(cls.preset, config, env, network)

@@ -349,6 +349,10 @@ def test_a_short_beginning_does_not_cut_what_follows_into_pieces(tmp_path):
         (lambda: eligrad.QRC("CartPole-v1").predict(np.zeros(4)), "call learn first"),
         (lambda: make("qrc").learn(10).predict(np.zeros(3)), "observation has shape"),
         (lambda: make("qrc").learn(10).predict(np.full(4, np.nan)), "finite numbers are accepted"),
+        (
+            lambda: eligrad.QRC("CartPole-v1").learn(10).predict((np.zeros(4), {})),
+            r"observation is a pair \(observation, info\)",
+        ),
         (lambda: make("qrc").learn(0.5), "total_timesteps is 0.5"),
         (lambda: whole_number("total_timesteps", "1e5"), "total_timesteps is '1e5'"),
         (lambda: train("qrc", "CartPole-v1", setps=3), "train needs steps, .* given are setps"),

@@ -54,6 +54,12 @@ def make_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
+def make_parents(path: Path) -> None:
+    """Makes the folders above a file; where that cannot be, writing the file says so."""
+    with contextlib.suppress(FileExistsError, NotADirectoryError):
+        make_folder(path.parent)
+
+
 def sync_folder(folder: Path) -> None:
     """Syncs a folder to the disk: without it a power cut may undo a rename."""
     if sys.platform == "win32":  # where a folder cannot be opened

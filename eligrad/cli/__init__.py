@@ -75,4 +75,10 @@ def _run(arguments: list[str] | None) -> None:
         if not isinstance(error.__cause__, ModuleNotFoundError):
             raise  # it is installed, and broken
         sys.exit(f"eligrad: {error}")
-    sys.exit(module.main(arguments[1:]))
+    sys.exit(module.main([_with_home(each) for each in arguments[1:]]))
+
+
+def _with_home(argument: str) -> str:
+    """An argument with ~ as the home folder, which shells leave as it is in --out=~/runs."""
+    option, equals, value = argument.rpartition("=")
+    return option + equals + os.path.expanduser(value) if value.startswith("~/") else argument

@@ -222,7 +222,12 @@ def _parse_config(arguments: list[str], path: Path) -> Train:
     typed = _typed(arguments, command)
     for name in given.keys() - _FREE_ON_RESUMING - {"out", "config"}:
         if name in typed or given[name] != without[name]:
-            raise ValueError(f"{name} is {given[name]}, and --config is given; write it in {path}")
+            how = f"write it in {path}"
+            if path.is_dir():
+                how = (
+                    "for another one write a TOML file; beside a run --steps and --out may be given"
+                )
+            raise ValueError(f"{name} is {given[name]}, and --config is given; {how}")
     return command
 
 

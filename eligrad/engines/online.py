@@ -26,6 +26,7 @@ import jax
 import numpy as np
 
 from eligrad._base.checks import true_or_false, whole_number
+from eligrad._base.files import make_parents
 from eligrad.agents import registry
 from eligrad.agents.protocol import StreamingAgent, Transition
 from eligrad.engines.devices import jit, return_freed_memory
@@ -118,7 +119,8 @@ class Online:
             agent: the agent again, if it is a custom one.
             env: the environment again, if it is a custom one; only its spaces are read.
         """
-        if Path(run).is_file() and checkpoint.read_header(Path(run)).get("kind") == ONLINE:
+        run = Path(run).expanduser()
+        if run.is_file() and checkpoint.read_header(run).get("kind") == ONLINE:
             raise checkpoint.CheckpointError(f"{run} was saved by Online; Online.load continues it")
         return cls._continuing(read_agent(run, seed, agent=agent, env=env))
 
@@ -134,7 +136,8 @@ class Online:
             path: the file.
             agent: the agent again, with the same settings and network, if it is a custom one.
         """
-        if Path(path).is_dir() or checkpoint.read_header(Path(path)).get("kind") != ONLINE:
+        path = Path(path).expanduser()
+        if path.is_dir() or checkpoint.read_header(path).get("kind") != ONLINE:
             raise checkpoint.CheckpointError(
                 f"{path} was saved by a training run; Online.from_run continues it"
             )
@@ -281,7 +284,9 @@ class Online:
             "first_action": np.asarray(self._first_action).tolist(),
             "plan": self._plan.to_json(),
         }
-        checkpoint.save(Path(path), (self.key, self.state, self._ending), header)
+        path = Path(path).expanduser()
+        make_parents(path)
+        checkpoint.save(path, (self.key, self.state, self._ending), header)
 
     def interrupt(self, observation: Any) -> int | np.ndarray:
         """Continues in a new episode, whose first observation this is; returns an action."""

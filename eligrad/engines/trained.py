@@ -82,7 +82,7 @@ def read_agent(
         agent: the agent again, if it is a custom one.
         env: the environment again, if it is a custom one.
     """
-    path = Path(run)
+    path = Path(run).expanduser()
     if path.is_dir():
         return _from_folder(path, seed, agent, env)
     if not path.exists():

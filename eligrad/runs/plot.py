@@ -74,7 +74,7 @@ def save(figure: Any, path: str | Path) -> None:
     """Writes a figure in the format that the name ends in; the same figure gives the same file."""
     import matplotlib
 
-    path = Path(path)
+    path = Path(path).expanduser()
     check_target(path, SUFFIXES)
     # Both formats would hold the time of day.
     date = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix)

@@ -83,7 +83,7 @@ def scan(path: str | Path) -> list[Record]:
     Programs that are being trained (`jobs/`) are left out. A folder that cannot be read is named in
     a warning, and left out too.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     if not path.is_dir():
         raise FileNotFoundError(f"there is no folder {path}")
     records: list[Record] = []

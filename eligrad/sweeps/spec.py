@@ -203,7 +203,7 @@ class Spec:
 
 def read_spec(path: str | Path) -> Spec:
     """The spec in a .toml or .py file; a Python one defines `sweep`, a `Sweep` or a `Spec`."""
-    path = Path(path)
+    path = Path(path).expanduser()
     if path.suffix not in (".toml", ".py"):
         raise SpecError(f"{path} ends in {path.suffix!r}; .toml and .py are accepted")
     if not path.is_file():

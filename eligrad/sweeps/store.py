@@ -65,7 +65,7 @@ class Store:
     """A folder that several processes of one machine may train into at once."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = Path(path).expanduser()
         self._read: dict[tuple[str, int], dict[str, Record]] = {}
         """The finished runs of each folder in `runs/`, as of the time its config was written."""
 

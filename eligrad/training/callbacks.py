@@ -45,16 +45,23 @@ class StopAtReturn:
 class EvaluateEvery:
     """Plays whole episodes without learning, about every `steps` steps.
 
-    The mean return of each run becomes the metric `evaluation_return`. `history` has a pair for
-    each time: the step, and returns of shape [runs, episodes]. With `keep_best` all runs are saved
-    there when their mean return is the highest so far; a run that is continued remembers it.
+    The mean return of each run becomes the metric of that name; several need several.
+    `history` has a pair for each time: the step, and returns of shape [runs, episodes]. With
+    `keep_best` all runs are saved there when their mean return is the highest so far; a run that
+    is continued remembers it.
     """
 
     def __init__(
-        self, steps: int | float, *, episodes: int = 10, keep_best: str | Path | None = None
+        self,
+        steps: int | float,
+        *,
+        episodes: int = 10,
+        keep_best: str | Path | None = None,
+        metric: str = "evaluation_return",
     ) -> None:
+        self.metric = metric
         self.steps, self.episodes = whole_number("steps", steps), whole_number("episodes", episodes)
-        self.keep_best = None if keep_best is None else Path(keep_best)
+        self.keep_best = None if keep_best is None else Path(keep_best).expanduser()
         if self.keep_best is not None:
             check_target(self.keep_best)
         self.history: list[tuple[int, np.ndarray]] = []
@@ -77,20 +84,22 @@ class EvaluateEvery:
         returns = self._evaluate(session.agent, agents, episodes=self.episodes, params=params)
         self.history.append((session.step, returns))
         if self.keep_best is not None and self._best is None:
-            self._best = _best_evaluation(session) if self.keep_best.exists() else -np.inf
+            self._best = (
+                _best_evaluation(session, self.metric) if self.keep_best.exists() else -np.inf
+            )
         # Before the agent is saved, so that the file holds its own score.
-        metric = {"evaluation_return": returns.mean(axis=1)}
-        session.unsaved[-1] = with_metrics(session.unsaved[-1], metric)
+        means = {self.metric: returns.mean(axis=1)}
+        session.unsaved[-1] = with_metrics(session.unsaved[-1], means)
         if self.keep_best is not None and returns.mean() > self._best:
             self._best = returns.mean()
             saved.save(session, self.keep_best)
 
 
-def _best_evaluation(session: Session) -> float:
+def _best_evaluation(session: Session, metric: str) -> float:
     """The highest mean return of the run's evaluations so far."""
     chunks = session.tables().chunks
-    if "evaluation_return" not in chunks.column_names:
+    if metric not in chunks.column_names:
         return -np.inf
-    means = chunks.group_by("step").aggregate([("evaluation_return", "mean")])
-    known = means["evaluation_return_mean"].drop_null().to_pylist()
+    means = chunks.group_by("step").aggregate([(metric, "mean")])
+    known = means[f"{metric}_mean"].drop_null().to_pylist()
     return max((mean for mean in known if not np.isnan(mean)), default=-np.inf)

@@ -86,7 +86,7 @@ def record_episode(
     """
     max_steps = whole_number("max_steps", max_steps)
     trained = read_agent(run, seed, env=env)
-    made = _drawing_itself(trained, Path(run), env)
+    made = _drawing_itself(trained, Path(run).expanduser(), env)
     registry.check_fit(trained.agent, made)
     return record(
         trained.agent,

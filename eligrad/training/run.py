@@ -83,7 +83,7 @@ def prepare(
     """
     if not isinstance(agent, (str, Agent)):
         raise TypeError(f"agent is a {type(agent).__name__}; a name or an agent is accepted")
-    check_loggers(loggers, None if out is None else Path(out))
+    check_loggers(loggers, None if out is None else Path(out).expanduser())
     steps = whole_number("steps", steps)
     each = each_seed(seeds)
     environment = as_environment(env, max_episode_steps, info)
@@ -119,7 +119,7 @@ def prepare(
         checkpoint_every=checkpoint_every or checkpoint_every_for(steps, chunk),
         info=list(info),
     )
-    folder = None if out is None else RunFolder.create(Path(out))
+    folder = None if out is None else RunFolder.create(Path(out).expanduser())
     engine = build_engine(plan, made, environment, processes)
     return Session(plan, made, environment, engine, folder, progress, loggers, callbacks)
 
@@ -172,7 +172,7 @@ def resume(
         loggers: as for `train`.
         callbacks: as for `train`.
     """
-    folder = RunFolder.open(Path(run))
+    folder = RunFolder.open(Path(run).expanduser())
     check_loggers(loggers, folder.path)
     plan = plan_in_file(folder.config["plan"], folder.path / "config.json")
     if steps is not None:

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from eligrad._base.files import make_parents
 from eligrad.agents import registry
 from eligrad.agents.protocol import Agent
 from eligrad.engines.online import Online
@@ -40,7 +41,9 @@ def save(session: Session, path: str | Path, learner: str | None = None) -> None
     header = session.config | {
         "step": session.step, "learner": learner, "provenance": provenance(),
     }  # fmt: skip
-    checkpoint.save(Path(path), _contents(session.engine.state, session.tables()), header)
+    path = Path(path).expanduser()
+    make_parents(path)
+    checkpoint.save(path, _contents(session.engine.state, session.tables()), header)
 
 
 def load(path: str | Path, *, agent: Agent | None = None, env: Any = None) -> Session:
@@ -49,7 +52,7 @@ def load(path: str | Path, *, agent: Agent | None = None, env: Any = None) -> Se
     An agent that `Online` saved begins a new episode. A custom agent or environment must be given
     again.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     plan = read_plan(path)
     about = read_config(path) if path.is_dir() else checkpoint.read_header(path)
     environment = environment_of(plan, path, env)
@@ -92,7 +95,7 @@ def _continue_stream(online: Online, plan: Plan, env: Any) -> Session:
 
 def read_plan(path: str | Path) -> Plan:
     """What was trained, as `config.json` of a run would say it."""
-    path = Path(path)
+    path = Path(path).expanduser()
     if path.is_dir():
         return plan_in_file(RunFolder.open(path).config["plan"], path / "config.json")
     return plan_in_header(checkpoint.read_header(path), path)
@@ -100,7 +103,7 @@ def read_plan(path: str | Path) -> Plan:
 
 def preset_of(path: str | Path) -> str | None:
     """The name of the agent in a file or folder, or None for a custom one."""
-    path = Path(path)
+    path = Path(path).expanduser()
     learner = None if path.is_dir() else checkpoint.read_header(path).get("learner")
     return read_plan(path).agent or learner
 

@@ -280,6 +280,13 @@ def as_callbacks(callback: Any) -> list[Callback]:
                 f"callback is {each!r}; functions of the session are accepted, or objects such as "
                 "StopAtReturn(1.0)"
             )
+    metrics = [each.metric for each in given if hasattr(each, "metric")]
+    for metric in metrics:
+        if metrics.count(metric) > 1:
+            raise ValueError(
+                f"several callbacks have the metric {metric!r}; one is accepted: give another "
+                "metric= to the others"
+            )
     return given
 
 

@@ -41,7 +41,7 @@ _PALE = 0.72
 
 def save(recording: Recording, path: str | Path, fps: float = 15.0) -> None:
     """Writes a GIF or, with the package imageio-ffmpeg, an MP4; the name says which."""
-    path = Path(path)
+    path = Path(path).expanduser()
     check_target(path)
     with files.replacing(path) as partial:
         if path.suffix == ".gif":

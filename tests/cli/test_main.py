@@ -27,6 +27,21 @@ def test_version(capsys, monkeypatch):
     assert eligrad.__version__ == "unknown"
 
 
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
+    """Shells leave it as it is in --out=~/runs, and Python never expands it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(SystemExit) as end:
+        cli.main(["train", "qrc", "Probe/Trace-v0", "--steps=40", "--seeds=1", "--out=~/made/run"])
+    assert end.value.code == 0
+    assert (tmp_path / "made/run/summary.json").exists()
+    agent = eligrad.load("~/made/run")
+    agent.save("~/agents/a.npz")
+    eligrad.Online.from_run("~/agents/a.npz").save("~/agents/b/c.npz")
+    assert eligrad.Online.load("~/agents/b/c.npz").steps == agent.num_timesteps == 40
+    assert len(eligrad.load_runs("~/made")) == 1
+    assert not (tmp_path / "~").exists()
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["at the end", "in between"])
 def test_silence_when_nobody_reads_on(tmp_path, unbuffered):
     """As in `eligrad runs ls | head`; lines may be kept back until the end, or not."""

@@ -171,6 +171,26 @@ def test_wrapped_by_the_user():
     np.testing.assert_array_equal(steps[1].observation, [[1, 0, 0]])
 
 
+class Without(Counter):
+    def reset(self, **options):
+        return super().reset(**options)[0]
+
+
+class Old(Counter):
+    def step(self, action):
+        return super().step(action)[:4]
+
+
+def test_what_older_versions_of_gym_return_is_refused():
+    with GymnasiumEnvironment(Without).open(1) as copies:
+        with pytest.raises(ValueError, match=r"reset of Without returned ndarray without info; \("):
+            copies.reset([0])
+    with GymnasiumEnvironment(Old).open(1) as copies:
+        copies.reset([0])
+        with pytest.raises(ValueError, match="step of Old returned 4 values; five are accepted"):
+            copies.step(np.zeros(1, int))
+
+
 class Mixed(Counter):
     observation_space = Dict({"a": Box(0, 1, (2,)), "b": Discrete(3)})
 

@@ -77,6 +77,17 @@ def test_evaluations_that_cannot_be_are_refused_at_once(options, message):
         EvaluateEvery(100, **options)
 
 
+def test_several_evaluations_have_names_of_their_own():
+    options = {"steps": 40, "seeds": 1, "chunk": 20}
+    with pytest.raises(ValueError, match="several callbacks have the metric 'evaluation_return'"):
+        train("qrc", "Probe/Trace-v0", callbacks=[EvaluateEvery(20), EvaluateEvery(40)], **options)
+    two = [EvaluateEvery(20, episodes=1), EvaluateEvery(40, episodes=3, metric="rare")]
+    chunks = train("qrc", "Probe/Trace-v0", callbacks=two, **options).chunks.to_pandas()
+    assert chunks["evaluation_return"].notna().tolist() == [True, True]
+    assert chunks["rare"].notna().tolist() == [False, True]
+    assert [returns.shape for _, returns in two[1].history] == [(1, 3)]
+
+
 class Places(NamedTuple):
     places: np.ndarray
 

@@ -27,7 +27,7 @@ def write_report(store: str | Path, out: str | Path, title: str | None = None) -
 
     A run that cannot be read is named in a warning and left out.
     """
-    store, out = Path(store), Path(out)
+    store, out = Path(store).expanduser(), Path(out).expanduser()
     check_target(out)
     # Read once: a run that is being trained changes.
     records = scan_reported(store)

@@ -154,7 +154,7 @@ class _Copies(HostCopies):
         each = check_seeds(seeds, self.num_copies)
         first = self._empty_observations()
         for row, (env, seed) in enumerate(zip(self._envs, each, strict=True)):
-            self._put(env.reset(seed=seed)[0], first, row, "reset")
+            self._put(self._first_of(env.reset(seed=seed)), first, row, "reset")
         self._elapsed = [0] * self.num_copies
         self._begun = True
         return first
@@ -171,7 +171,13 @@ class _Copies(HostCopies):
         elapsed = self._elapsed
         choices = checked.tolist() if self._discrete else checked
         for row, env in enumerate(self._envs):
-            observation, reward[row], end, cut, info = env.step(choices[row])
+            returned = env.step(choices[row])
+            if len(returned) != 5:
+                raise ValueError(
+                    f"step of {self._name} returned {len(returned)} values; five are accepted: "
+                    "observation, reward, terminated, truncated, info (Gym before 0.26 had four)"
+                )
+            observation, reward[row], end, cut, info = returned
             self._put(observation, reached, row, "step")
             elapsed[row] += 1
             end = true_or_false("terminated", end)
@@ -224,9 +230,18 @@ class _Copies(HostCopies):
     def _restart(self, ended: list[int], reached: np.ndarray) -> np.ndarray:
         following = reached.copy()
         for row in ended:
-            self._put(self._envs[row].reset()[0], following, row, "reset")
+            self._put(self._first_of(self._envs[row].reset()), following, row, "reset")
             self._elapsed[row] = 0
         return following
+
+    def _first_of(self, returned: Any) -> Any:
+        """The observation that `reset` returned, beside its info."""
+        if not (isinstance(returned, tuple) and len(returned) == 2):
+            raise ValueError(
+                f"reset of {self._name} returned {type(returned).__name__} without info; "
+                "(observation, info) is accepted"
+            )
+        return returned[0]
 
     def _empty_observations(self) -> np.ndarray:
         return np.empty((self.num_copies, *self._shape), self._dtype)
