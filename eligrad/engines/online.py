@@ -208,6 +208,8 @@ class Online:
         observation = self._checked(observation)
         terminated = true_or_false("terminated", terminated)
         truncated = true_or_false("truncated", truncated)
+        if reward is not None and (isinstance(reward, str) or np.ndim(reward)):
+            raise TypeError(f"reward is {reward!r}; a number is accepted")
         reward = None if reward is None else float(reward)
         if reward is not None and not abs(reward) <= LARGEST:
             raise ValueError(f"reward is {reward}; {_ACCEPTED} is accepted")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -162,7 +161,9 @@ def each_seed(seeds: Any) -> list[int]:
         seeds = range(whole_number("seeds", seeds))
     if len(seeds) > MOST_RUNS:
         raise ValueError(f"there are {len(seeds):,} seeds; up to {MOST_RUNS:,} are accepted")
-    return [operator.index(seed) for seed in seeds]
+    if not all(isinstance(seed, int | np.integer) and 0 <= seed <= MOST_STEPS for seed in seeds):
+        raise ValueError(f"seeds are {seeds}; numbers from 0 to 2³¹ - 1 are accepted")
+    return [int(seed) for seed in seeds]
 
 
 def env_seeds(seeds: Sequence[int], begun_at: int = 0) -> np.ndarray:

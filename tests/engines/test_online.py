@@ -200,6 +200,14 @@ def test_what_a_stream_saved_is_loaded_and_evaluated(handed_over, tmp_path, caps
     assert "QRC(λ) on CartPole-v1" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("reward", ["1", np.ones(1), [0.5]])
+def test_a_reward_is_one_number(reward, unchecked):
+    online = Online("qrc", (3,), 2)
+    online.observe(np.zeros(3))
+    with pytest.raises(TypeError, match=r"reward is .*; a number is accepted"):
+        online.observe(np.zeros(3), reward)
+
+
 def test_after_a_warm_up_nothing_is_compiled_and_nothing_was_learned(tmp_path):
     def act(agent):
         rng, actions = np.random.default_rng(1), list[object]()

@@ -182,13 +182,12 @@ class Old(Counter):
 
 
 def test_what_older_versions_of_gym_return_is_refused():
-    with GymnasiumEnvironment(Without).open(1) as copies:
-        with pytest.raises(ValueError, match=r"reset of Without returned ndarray without info; \("):
-            copies.reset([0])
-    with GymnasiumEnvironment(Old).open(1) as copies:
-        copies.reset([0])
-        with pytest.raises(ValueError, match="step of Old returned 4 values; five are accepted"):
-            copies.step(np.zeros(1, int))
+    without, old = (GymnasiumEnvironment(each).open(1) for each in (Without, Old))
+    with pytest.raises(ValueError, match=r"reset of Without returned ndarray without info; \("):
+        without.reset([0])
+    old.reset([0])
+    with pytest.raises(ValueError, match="step of Old returned 4 values; five are accepted"):
+        old.step(np.zeros(1, int))
 
 
 class Mixed(Counter):
