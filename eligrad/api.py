@@ -89,16 +89,16 @@ class Learner:
         self._session: Session | None = None
         self._run, self._remembered, self._predictions = 0, None, 0
         # Checked now, not at the first `learn`.
-        self._world = as_environment(env, max_episode_steps, info)
+        self._environment = as_environment(env, max_episode_steps, info)
         config = registry.make_settings(
             self.preset,
             settings,
             runs=len(self._options["seeds"]),
-            observation_shape=self._world.observation_space.shape,
+            observation_shape=self._environment.observation_space.shape,
         )
         if env_params:
-            change_params(self._world, self._options["env_params"])
-        registry.build(self.preset, config, self._world, network)
+            change_params(self._environment, self._options["env_params"])
+        registry.build(self.preset, config, self._environment, network)
 
     def learn(
         self: L,
@@ -285,13 +285,15 @@ class Learner:
             agent = registry.build(cls.preset, config, env, network)
         learner = cls.__new__(cls)
         learner._session = session = saved.load(path, agent=agent, env=env)
-        learner._env = learner._world = session.env
+        learner._env = learner._environment = session.env
         learner._network, learner._options, learner._settings = network, {}, {}
         learner._run, learner._remembered, learner._predictions = 0, None, 0
         return learner
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._world.name!r}, num_timesteps={self.num_timesteps})"
+        return (
+            f"{type(self).__name__}({self._environment.name!r}, num_timesteps={self.num_timesteps})"
+        )
 
 
 def _longer(plan: Plan, steps: int) -> Plan:

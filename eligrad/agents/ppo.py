@@ -8,6 +8,7 @@ functions of a state, which is one pytree. `gradient_ppo.py` is this agent with 
 from __future__ import annotations
 
 import dataclasses
+from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import jax
@@ -216,11 +217,11 @@ class ActorCritic(PolicyAgent, RolloutAgent):
             "clip_fraction": jnp.mean((jnp.abs(ratio - 1.0) > c.clip).astype(jnp.float32)),
         }
 
+    @abstractmethod
     def _criticise(
         self, networks: Networks, batch: Batch, ratio: Float[Array, "..."]
     ) -> tuple[Float[Array, ""], Float[Array, "..."], Metrics]:
         """The critic's loss, the advantages for the policy, and the metrics."""
-        raise NotImplementedError(f"{type(self).__name__} must define _criticise")
 
     def _health(self, networks: Networks, batch: Batch) -> Metrics:
         """The metrics of h after an update; none for an agent without h."""

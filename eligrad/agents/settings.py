@@ -19,6 +19,7 @@ STATIC = {"static": True}
 Target = Literal["max", "sarsa", "expected"]
 """What is bootstrapped from."""
 H = Literal["network", "features"]
+Advantage = Literal["fresh", "stale"]
 """What h is."""
 
 
@@ -209,7 +210,7 @@ class GradientPPOConfig(HSettings, ActorCriticConfig):
     """Transitions in a minibatch, a multiple of `sequence`."""
     sequence: int = dataclasses.field(default=32, metadata=STATIC)
     """Transitions along which a TD(λ) error looks ahead."""
-    advantage: Literal["fresh", "stale"] = dataclasses.field(default="fresh", metadata=STATIC)
+    advantage: Advantage = dataclasses.field(default="fresh", metadata=STATIC)
     """Where the policy's advantage comes from: TD(λ) errors of the minibatch (fresh), or of the
     whole rollout, computed once (stale)."""
     importance_sampling: bool = dataclasses.field(default=False, metadata=STATIC)
@@ -226,7 +227,7 @@ class GradientPPOConfig(HSettings, ActorCriticConfig):
         for name in ("h_step_size", "beta"):
             check.within(name, getattr(self, name), 0.0, math.inf)
         check_h(self)
-        check.one_of("advantage", self.advantage, ("fresh", "stale"))
+        check.one_of("advantage", self.advantage, get_args(Advantage))
         check_count("sequence", self.sequence)
         check_divides(
             "sequence", self.sequence, "rollout / num_envs", self.rollout // self.num_envs

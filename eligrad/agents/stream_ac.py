@@ -48,7 +48,7 @@ class StreamACState(NamedTuple):
     optimizer_theta: Any
     normalizer: Normalizer
     observation: Float[Array, "..."]
-    """The present observation, normalised."""
+    """The current observation, normalised."""
     action: Shaped[Array, "..."]
     """The action last chosen, as the policy sampled it."""
 
@@ -99,7 +99,7 @@ class StreamAC(PolicyAgent, StreamingAgent):
         )
 
     def act(self, state: StreamACState, key: PRNGKeyArray) -> tuple[StreamACState, Array]:
-        """Samples an action in the present observation."""
+        """Samples an action in the current observation."""
         policy = self.policy(state.actor, state.observation)
         action = policy.sample(self.policy.noise(key, ()))
         return state._replace(action=action), self.policy.to_environment(action)

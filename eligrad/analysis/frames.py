@@ -16,6 +16,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from eligrad._base.errors import UnknownName
+from eligrad.runs.configuration import ENV_PARAMS
 from eligrad.runs.returns import POINTS, align, area, even_grid, final, mean
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ COLUMNS = (
 """What is known of every run; `load_runs` says what they mean. The last two are added later."""
 SETTINGS = "settings."
 """Begins the column of a setting whose own name is one of `COLUMNS`."""
-ENV_PARAMS = "env_params."
-"""Begins the columns of an environment's parameters."""
 EXPLORATION = ("exploration_steps", "exploration_fraction")
 """Two columns for one setting: the second is the first as a share of the steps."""
 MEANINGS = {

@@ -8,7 +8,6 @@ import pandas as pd
 
 from eligrad.analysis import palette
 from eligrad.analysis.frames import (
-    ENV_PARAMS,
     SETTINGS,
     Table,
     differing,
@@ -17,7 +16,7 @@ from eligrad.analysis.frames import (
     fixed_columns,
     require,
 )
-from eligrad.runs.configuration import by_size, shown
+from eligrad.runs.configuration import ENV_PARAMS, by_size, shown
 
 
 class Line(NamedTuple):

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from eligrad._base.errors import DamagedFileError, DamagedFileWarning
 from eligrad.agents.registry import title_of
-from eligrad.analysis.frames import COLUMNS, ENV_PARAMS, SETTINGS
+from eligrad.analysis.frames import COLUMNS, SETTINGS
 from eligrad.runs.checksums import what_is_wrong
-from eligrad.runs.configuration import Configuration
+from eligrad.runs.configuration import ENV_PARAMS, Configuration
 from eligrad.runs.folder import RunFolder
 from eligrad.runs.metrics import concatenate, read_parts
 from eligrad.runs.records import STAGE_ONE, Record, scan_reported

@@ -208,7 +208,7 @@ class Online:
         observation = self._checked(observation)
         terminated = true_or_false("terminated", terminated)
         truncated = true_or_false("truncated", truncated)
-        if reward is not None and (isinstance(reward, str) or np.ndim(reward)):
+        if reward is not None and (isinstance(reward, str) or np.asarray(reward).ndim):
             raise TypeError(f"reward is {reward!r}; a number is accepted")
         reward = None if reward is None else float(reward)
         if reward is not None and not abs(reward) <= LARGEST:

@@ -14,6 +14,8 @@ from typing import Any
 HASH_LENGTH = 16
 """Hexadecimal digits kept of a SHA-256: 64 bits, ample for millions of runs."""
 
+ENV_PARAMS = "env_params."
+"""Begins the name of an environment's parameter beside names of settings."""
 ADDED = {"regularize": "parameters", "h": "network"}
 """Settings that were added later, with the value that earlier runs used. With that value they are
 not part of the hash, so that the hash of a run stays the same."""

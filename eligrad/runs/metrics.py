@@ -72,7 +72,7 @@ def tables_of_chunk(
     columns: Mapping[str, np.ndarray],
     diverged: np.ndarray,
     seeds: Sequence[int],
-    begun_at: int,
+    start_step: int,
     seconds: float,
     startup: float = 0.0,
 ) -> Tables:
@@ -83,7 +83,7 @@ def tables_of_chunk(
         columns: the agent's metrics, one number for each run.
         diverged: whether each step showed divergence; [runs, rollouts] for those at their ends.
         seeds: one for each run.
-        begun_at: the step before the chunk's first.
+        start_step: the step before the chunk's first.
         seconds: what the chunk took.
         startup: how much of that was spent on compiling; the speed excludes it.
     """
@@ -92,12 +92,12 @@ def tables_of_chunk(
     returns, lengths = np.asarray(record.episode_return), np.asarray(record.episode_length)
     runs, steps = ended.shape
     which, at = np.nonzero(ended)
-    episodes = [which, seed[which], begun_at + 1 + at, returns[which, at], lengths[which, at]]
-    first = begun_at + (1 + np.argmax(diverged, axis=1)) * (steps // diverged.shape[1])
+    episodes = [which, seed[which], start_step + 1 + at, returns[which, at], lengths[which, at]]
+    first = start_step + (1 + np.argmax(diverged, axis=1)) * (steps // diverged.shape[1])
     chunks = [
         np.arange(runs),
         seed,
-        np.full(runs, begun_at + steps),
+        np.full(runs, start_step + steps),
         np.full(runs, seconds),
         np.full(runs, runs * steps / max(seconds - startup, 1e-9)),
         pa.array(first, pa.int64(), mask=~diverged.any(axis=1)),

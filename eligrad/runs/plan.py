@@ -166,9 +166,9 @@ def each_seed(seeds: Any) -> list[int]:
     return [int(seed) for seed in seeds]
 
 
-def env_seeds(seeds: Sequence[int], begun_at: int = 0) -> np.ndarray:
+def env_seeds(seeds: Sequence[int], start_step: int = 0) -> np.ndarray:
     """Returns the seeds of the environments, which differ from those of the agents."""
-    sequences = (np.random.SeedSequence((seed, begun_at)) for seed in seeds)
+    sequences = (np.random.SeedSequence((seed, start_step)) for seed in seeds)
     return np.array([sequence.generate_state(1)[0] >> 1 for sequence in sequences], np.int64)
 
 

@@ -11,12 +11,11 @@ from eligrad._base.checks import whole_number
 from eligrad._base.errors import Mistakes
 from eligrad.agents import registry
 from eligrad.envs.names import check_name
-from eligrad.runs.configuration import Configuration, Run
+from eligrad.runs.configuration import ENV_PARAMS, Configuration, Run
 from eligrad.runs.plan import rollout_of, whole_rollouts
 from eligrad.sweeps.spec import Spec, SpecError, Sweep
 
 _RUN_FIELDS = ("max_episode_steps", "steps")
-_ENV_PARAMS = "env_params."
 
 
 def resolve(spec: Spec) -> list[Run]:
@@ -107,9 +106,9 @@ def _configuration(
     mistakes = Mistakes()
     for name, value in ({"steps": sweep.steps} | changes).items():
         with mistakes.noted():
-            if name.startswith(_ENV_PARAMS):
+            if name.startswith(ENV_PARAMS):
                 value = value if isinstance(value, bool) else _number(name, value)
-                env_params[name.removeprefix(_ENV_PARAMS)] = value
+                env_params[name.removeprefix(ENV_PARAMS)] = value
             elif name in _RUN_FIELDS:
                 about[name] = whole_number(name, _number(name, value))
             elif name in ("seeds", "info"):

@@ -47,6 +47,7 @@ from typing import Any
 from eligrad._base.checks import MOST_RUNS, MOST_STEPS
 from eligrad._base.errors import Mistakes, UnknownName
 from eligrad.envs.names import module_of
+from eligrad.runs.configuration import ENV_PARAMS
 
 MOST_BYTES = 2**24
 """The largest TOML file."""
@@ -414,7 +415,7 @@ def _flat_distributions(table: Any) -> dict[str, Any]:
     inner = table.get("env_params", {})
     if not isinstance(inner, Mapping):
         raise SpecError(f"random.draw.env_params is {inner!r}; a table is accepted")
-    distributions = {f"env_params.{name}": distribution for name, distribution in inner.items()}
+    distributions = {ENV_PARAMS + name: distribution for name, distribution in inner.items()}
     return {
         **{name: value for name, value in table.items() if name != "env_params"},
         **distributions,

@@ -8,7 +8,7 @@ import numpy as np
 
 from eligrad._base.text import in_columns
 from eligrad.agents import TITLES
-from eligrad.runs.configuration import Configuration, Run, shown
+from eligrad.runs.configuration import ENV_PARAMS, Configuration, Run, shown
 from eligrad.runs.returns import mean_and_error
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def own_fields(configuration: Configuration) -> dict[str, Any]:
     """All fields of a configuration but agent and environment, by name."""
     return {
         **configuration.settings,
-        **{f"env_params.{name}": value for name, value in configuration.env_params.items()},
+        **{ENV_PARAMS + name: value for name, value in configuration.env_params.items()},
         "max_episode_steps": configuration.max_episode_steps,
         "steps": configuration.steps,
     }

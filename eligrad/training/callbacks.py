@@ -72,8 +72,8 @@ class EvaluateEvery:
     def __call__(self, session: Session) -> None:
         """Evaluates if an evaluation is due."""
         if self._due is None:  # training may have begun beyond step 0
-            begun_at = (session.step - 1) // session.plan.chunk * session.plan.chunk
-            self._due = begun_at - begun_at % self.steps + self.steps
+            start_step = (session.step - 1) // session.plan.chunk * session.plan.chunk
+            self._due = start_step - start_step % self.steps + self.steps
         if session.step < self._due:
             return
         self._due = session.step - session.step % self.steps + self.steps

@@ -34,13 +34,13 @@ class _Bar(tqdm):
 class Progress:
     """A bar over the steps of a run; nothing at all with `show=False`."""
 
-    def __init__(self, title: str, runs: int, steps: int, begun_at: int, show: bool) -> None:
+    def __init__(self, title: str, runs: int, steps: int, start_step: int, show: bool) -> None:
         self._title = title if runs == 1 else f"{title} × {runs}"
         self._returns: collections.deque[float] = collections.deque(maxlen=RECENT * runs)
         self._bar = _Bar(
             desc=f"{self._title}: compiling",
             total=steps,
-            initial=begun_at,
+            initial=start_step,
             unit="step",
             unit_scale=True,
             dynamic_ncols=True,

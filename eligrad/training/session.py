@@ -171,8 +171,8 @@ class Session:
 
     def _advance(self, bar: Progress) -> None:
         """One chunk; chunks end at the same steps however often a run was stopped."""
-        begun_at = self.step
-        steps = min(self.plan.chunk - begun_at % self.plan.chunk, self.plan.steps - begun_at)
+        start_step = self.step
+        steps = min(self.plan.chunk - start_step % self.plan.chunk, self.plan.steps - start_step)
         startup = 0.0
         if not self.chunks:  # until now, an engine and a folder were made
             startup = time.perf_counter() - self.clock
@@ -182,7 +182,9 @@ class Session:
             _wait(record)
             self._check_faults(record)
         except (MemoryError, JaxRuntimeError) as error:
-            raise chunk_failed(error, self.env.name, (begun_at + 1, begun_at + steps)) from error
+            raise chunk_failed(
+                error, self.env.name, (start_step + 1, start_step + steps)
+            ) from error
         if not self.chunks:  # all programs are made
             return_freed_memory()
         self.chunks += 1
@@ -195,7 +197,7 @@ class Session:
         columns = self.agent.report(metrics) | (record.info or {})
         diverged = self.agent.diverged(metrics)
         tables = tables_of_chunk(
-            record, columns, diverged, self.plan.seeds, begun_at, seconds, startup
+            record, columns, diverged, self.plan.seeds, start_step, seconds, startup
         )
         self.columns = columns
         self.unsaved.append(tables)

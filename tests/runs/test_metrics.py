@@ -15,7 +15,7 @@ from eligrad.runs.summary import as_text, summarise
 SEEDS = [5, 9]
 
 
-def chunk(begun_at: int) -> Tables:
+def chunk(start_step: int) -> Tables:
     """Four steps of two runs: the first ends episodes at steps 2 and 4, the second at step 3."""
     record = Record(
         ended=np.array([[0, 1, 0, 1], [0, 0, 1, 0]], bool),
@@ -23,7 +23,7 @@ def chunk(begun_at: int) -> Tables:
         episode_length=np.array([[1, 2, 1, 2], [1, 2, 3, 1]], np.int32),
         metrics=metrics(np.array([[1, -3, 0, 0], [0, 2e6, np.nan, 1]], np.float32)),
     )
-    return tables(record, SEEDS, begun_at)
+    return tables(record, SEEDS, start_step)
 
 
 def metrics(td_error: np.ndarray) -> dict[str, np.ndarray]:
@@ -36,15 +36,15 @@ def metrics(td_error: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-def tables(record: Record, seeds: list[int], begun_at: int) -> Tables:
+def tables(record: Record, seeds: list[int], start_step: int) -> Tables:
     """The tables of chunks of two seconds."""
     agent = QLambda(PRESETS["q-lambda"], default_network((4,), 2))
     columns, diverged = agent.report(record.metrics), agent.diverged(record.metrics)
-    return tables_of_chunk(record, columns, diverged, seeds, begun_at, seconds=2.0)
+    return tables_of_chunk(record, columns, diverged, seeds, start_step, seconds=2.0)
 
 
 def test_tables_of_a_chunk():
-    episodes, chunks = chunk(begun_at=100)
+    episodes, chunks = chunk(start_step=100)
     assert episodes.to_pylist() == [
         {"run": 0, "seed": 5, "step": 102, "return": 2.0, "length": 2},
         {"run": 0, "seed": 5, "step": 104, "return": 4.0, "length": 2},

@@ -32,7 +32,7 @@ def test_about_twenty_checkpoints(steps, chunk, every):
 
 def test_environments_have_seeds_of_their_own():
     seeds = list(range(1000))
-    ours, later = plan.env_seeds(seeds), plan.env_seeds(seeds, begun_at=5)
+    ours, later = plan.env_seeds(seeds), plan.env_seeds(seeds, start_step=5)
     assert len({*seeds, *ours.tolist(), *later.tolist()}) == 3000
     assert ours.min() >= 0
     assert ours.max() < 2**31

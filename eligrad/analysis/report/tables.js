@@ -58,7 +58,7 @@ function drawStatistics() {
   const rows = DATA.statistics.filter(isShown).map((row) => ({
     ...row,
     name: DATA.algorithms[row.algorithm].label,
-    world: DATA.environments[row.environment],
+    environmentName: DATA.environments[row.environment],
     ...Object.fromEntries(MEASURES.map(([key]) => [`${key}Mean`, row[key].mean])),
   }));
   const best = (key, row) => rows.every((other) => other.environment !== row.environment || !(other[key].mean > row[key].mean));
@@ -74,7 +74,7 @@ function drawStatistics() {
   const without = ["Without an episode", (row) => number(row.without_episode), "without_episode"];
   document.getElementById("statistics-table").replaceChildren(
     sortableTable(rows, [
-      ["Environment", (row) => text(row.world), "world"],
+      ["Environment", (row) => text(row.environmentName), "environmentName"],
       ["Algorithm", (row) => named(row.algorithm), "name"],
       ...MEASURES.map(measure),
       ["Seeds", (row) => number(row.seeds), "seeds"],
@@ -216,11 +216,11 @@ function titleOf({ algorithm, environment }) {
 
 function drawRuns() {
   const rows = DATA.runs.map((run) => ({
-    ...run, name: DATA.algorithms[run.algorithm].label, world: DATA.environments[run.environment],
+    ...run, name: DATA.algorithms[run.algorithm].label, environmentName: DATA.environments[run.environment],
   }));
   const steps = (row) => number(row.finished ? row.step.toLocaleString("en") : `${row.step.toLocaleString("en")} of ${row.steps.toLocaleString("en")}`);
   const table = sortableTable(rows, [
-    ["Environment", (row) => text(row.world), "world"],
+    ["Environment", (row) => text(row.environmentName), "environmentName"],
     ["Algorithm", (row) => named(row.algorithm), "name"],
     ["Seed", (row) => number(String(row.seed)), "seed"],
     ["Last tenth", (row) => number(row.last), "last"],
