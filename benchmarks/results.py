@@ -737,9 +737,11 @@ BLOCKS: dict[str, Callable[[Table], str]] = {
     "study of h, scores": scores_of_h,
     "study of h, ranges": ranges_of_h,
     "classic control": lambda runs: solved(*study_of_h(runs)),
-    "stage 2": lambda runs: finals(chosen(runs, "h/stage-2")),
     "stage 2, games": lambda runs: finals(
         chosen(runs[runs["env"].isin(GAMES)], "h/stage-2", STAGE_TWO_ON_GAMES)
+    ),
+    "stage 2, small environments": lambda runs: finals(
+        chosen(runs[runs["env"].isin(SMALL)], "h/stage-2")
     ),
     "stage 2, solved": lambda runs: solved(chosen(runs, "h/stage-2"), NAMES),
     "stage 2, verdicts": lambda runs: verdicts(runs, STAGE_TWO, STUDIED),

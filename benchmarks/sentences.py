@@ -51,8 +51,10 @@ class Runs:
     def solved(self, variant: str, env: str) -> str:
         return share(self.of(variant, env)["final"] >= SOLVED[env])
 
-    def mean(self, variant: str, env: str) -> float:
-        return float(self.of(variant, env)["final"].mean())
+    def times(self, variant: str, other: str, env: str) -> str:
+        """How many times as high the mean of a variant is as that of another."""
+        one, two = (self.of(each, env)["final"].mean() for each in (variant, other))
+        return f"{one / two:.1f}" if two else "no"
 
     def with_error(self, variant: str, env: str, digits: int = 1) -> str:
         final = self.of(variant, env)["final"]
@@ -82,9 +84,7 @@ def sentences(runs: Table) -> dict[str, list[str]]:
     short, million = Runs(runs, "minatar"), Runs(runs, "mujoco-1m")
     ahead = ("SpaceInvaders", "Asterix", "Seaquest")
     ratios, ratios_of_default = (
-        "{}, {} and {} times".format(
-            *(f"{of.mean(qrc, env) / of.mean('stream-q', env):.1f}" for env in ahead)
-        )
+        "{}, {} and {} times".format(*(of.times(qrc, "stream-q", env) for env in ahead))
         for of, qrc in ((five, "qrc"), (fresh, "qrc-output"))
     )
     (without, last), (without_42, last_42) = (
@@ -94,7 +94,7 @@ def sentences(runs: Table) -> dict[str, list[str]]:
     alive = five.of("qrc", "Freeway")["final"]
     alive = alive[alive >= LOST["Freeway"]]
     qc = five.of("qc", "Freeway")["final"]
-    on_freeway = fresh.mean("qrc-output", "Freeway") / fresh.mean("stream-q", "Freeway")
+    on_freeway = fresh.times("qrc-output", "stream-q", "Freeway")
     seaquest = [fresh.with_error(each, "Seaquest") for each in ("qrc-output", "qrc")]
     above = "above" if alive.min() > five.of("stream-q", "Freeway")["final"].max() else "not above"
     obgd = [vectors.solved("qrc-obgd", env) for env in TWO]
@@ -160,10 +160,10 @@ def sentences(runs: Table) -> dict[str, list[str]]:
         "docs/choosing.md": [
             f"{asterix} runs of Q(λ) diverge on Asterix and {seaquest_q} on Seaquest",
             f"QRC(λ) has {ratios_of_default} the return of StreamQ on SpaceInvaders, Asterix and "
-            f"Seaquest, and {on_freeway:.1f} times on Freeway",
+            f"Seaquest, and {on_freeway} times on Freeway",
             f"{fresh.lost('qrc')} seeds lose Freeway",
             f"`regularize=\"output\"`, the default of `eligrad.QRC` for images, loses "
-            f"{fresh.lost('qrc-output').split()[0]}",
+            f"{fresh.lost('qrc-output')}",
             f"QC(λ), {five.lost('qc')} seeds are lost",
             f"({seaquest[0]} and {seaquest[1]}, 30 seeds)",
             f"its size is {sizes[0].split()[0]} % to {sizes[1].split()[-2]} % of the TD error's",
