@@ -354,7 +354,6 @@ def test_a_short_beginning_does_not_cut_what_follows_into_pieces(tmp_path):
             r"observation is a pair \(observation, info\)",
         ),
         (lambda: eligrad.QRC("CartPole-v1", seeds=[-1]), r"seeds are \[-1\]; numbers from 0"),
-        (lambda: eligrad.QRC("CartPole-v1", seeds=[0.5]), r"seeds are \[0\.5\]; numbers from 0"),
         (lambda: make("qrc").learn(0.5), "total_timesteps is 0.5"),
         (lambda: whole_number("total_timesteps", "1e5"), "total_timesteps is '1e5'"),
         (lambda: train("qrc", "CartPole-v1", setps=3), "train needs steps, .* given are setps"),

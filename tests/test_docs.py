@@ -206,7 +206,8 @@ def test_every_metric_and_column_is_documented(quickest_compilation):
 
 def test_the_evidence_for_choosing_an_agent_is_in_the_results():
     numbers = re.compile(r"-?\d[\d,.]* ± \d+(?:\.\d+)?")
-    results = numbers.findall((ROOT / "results" / "README.md").read_text(encoding="utf-8"))
+    pages = (ROOT / "results").rglob("README.md")
+    results = [n for page in pages for n in numbers.findall(page.read_text(encoding="utf-8"))]
     shown = numbers.findall(TEXTS["choosing.md"].replace("\u00a0", " "))
     assert len(shown) > 20
     assert set(shown) <= set(results)

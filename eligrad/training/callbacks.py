@@ -43,12 +43,16 @@ class StopAtReturn:
 
 
 class EvaluateEvery:
-    """Plays whole episodes without learning, about every `steps` steps.
+    """Plays whole episodes without learning, and keeps the returns.
 
-    The mean return of each run becomes the metric of that name; several need several.
-    `history` has a pair for each time: the step, and returns of shape [runs, episodes]. With
-    `keep_best` all runs are saved there when their mean return is the highest so far; a run that
-    is continued remembers it.
+    `history` has a pair for each time: the step, and returns of shape [runs, episodes].
+
+    Args:
+        steps: about how many there are between two evaluations.
+        episodes: how many each run plays.
+        keep_best: a file to which all runs are saved when their mean return is the highest so far;
+            a run that is continued remembers it.
+        metric: the column of each run's mean return; several evaluations need several.
     """
 
     def __init__(

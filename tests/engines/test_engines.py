@@ -85,7 +85,7 @@ def test_three_engines_one_run(preset):
 
 def test_online_refuses_what_cannot_be():
     online = Online(make_agent("qrc"))
-    with pytest.raises(ValueError, match="comes alone"):
+    with pytest.raises(ValueError, match="is accepted alone"):
         online.observe(np.zeros(SIZE, np.float32), reward=1.0)
     online.observe(np.zeros(SIZE, np.float32))
     with pytest.raises(ValueError, match=r"shape \(6,\)"):

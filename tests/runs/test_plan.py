@@ -39,6 +39,12 @@ def test_environments_have_seeds_of_their_own():
     assert plan.env_seeds([7])[0] == ours[7]
 
 
+@pytest.mark.parametrize("seeds", [[0.5], [1, -1], [2**31], ["1"]])
+def test_seeds_are_whole_numbers(seeds):
+    with pytest.raises(ValueError, match="numbers from 0 to 2³¹ - 1 are accepted"):
+        plan.each_seed(seeds)
+
+
 def test_parameters_of_an_environment_change_by_name():
     env = make("MinAtar/Breakout-v1")
     changed = change_params(env, {"sticky_probability": 0, "ramping": False})
