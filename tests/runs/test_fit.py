@@ -60,7 +60,7 @@ def test_what_is_no_network():
 
 @pytest.mark.parametrize("source", [CartPoleEnv, lambda: CartPoleEnv()])
 def test_a_gymnasium_class_or_function_is_an_environment(source):
-    for world in (as_environment(source, 7), eligrad.QRC(source, max_episode_steps=7)._world):
+    for world in (as_environment(source, 7), eligrad.QRC(source, max_episode_steps=7)._environment):
         assert isinstance(world, GymnasiumEnvironment)
         assert world.max_episode_steps == 7
 
