@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -30,8 +31,14 @@ def test_version(capsys, monkeypatch):
 def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
     """Shells leave it as it is in --out=~/runs, and Python never expands it."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(SystemExit) as end:
-        cli.main(["train", "qrc", "Probe/Trace-v0", "--steps=40", "--seeds=1", "--out=~/made/run"])
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(SystemExit) as end:
+            cli.main(
+                ["train", "qrc", "Probe/Trace-v0", "--steps=40", "--seeds=1", "--out=~/made/run"]
+            )
+    finally:
+        signal.signal(signal.SIGINT, handler)  # the command leaves Ctrl-C to the system
     assert end.value.code == 0
     assert (tmp_path / "made/run/summary.json").exists()
     agent = eligrad.load("~/made/run")
