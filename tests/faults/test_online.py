@@ -93,7 +93,7 @@ def test_ctrl_c_at_any_moment_and_then_saved(streams, undisturbed, tmp_path):
 
 @pytest.mark.parametrize(
     ("fault", "message"),
-    [("reward", "reward is nan; a finite"), ("observation", "observation is nan at (1,)")],
+    [("reward", "reward is nan; a number"), ("observation", "observation is nan at (1,)")],
 )
 def test_numbers_that_are_none(streams, undisturbed, tmp_path, fault, message):
     told, errors = streams.finish(tmp_path / "agent.npz", fault)
