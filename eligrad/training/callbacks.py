@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from eligrad._base.checks import whole_number
-from eligrad._base.files import check_target
 from eligrad.envs.registry import change_params
 from eligrad.runs.metrics import with_metrics
 from eligrad.training import saved
@@ -66,8 +65,6 @@ class EvaluateEvery:
         self.metric = metric
         self.steps, self.episodes = whole_number("steps", steps), whole_number("episodes", episodes)
         self.keep_best = None if keep_best is None else Path(keep_best).expanduser()
-        if self.keep_best is not None:
-            check_target(self.keep_best)
         self.history: list[tuple[int, np.ndarray]] = []
         self._due: int | None = None
         self._evaluate: Evaluation | None = None

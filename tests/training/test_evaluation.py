@@ -68,13 +68,9 @@ def test_evaluations_keep_their_schedule_when_a_run_is_continued(tmp_path):
     assert evaluated(40, 40, 60, 100) == [30, 60, 90]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"keep_best": "nowhere/best.npz"}, "no folder nowhere"), ({"episodes": 0}, "episodes is 0")],
-)
-def test_evaluations_that_cannot_be_are_refused_at_once(options, message):
-    with pytest.raises((FileNotFoundError, ValueError), match=message):
-        EvaluateEvery(100, **options)
+def test_evaluations_that_cannot_be_are_refused_at_once():
+    with pytest.raises(ValueError, match="episodes is 0"):
+        EvaluateEvery(100, episodes=0)
 
 
 def test_several_evaluations_have_names_of_their_own():
@@ -126,11 +122,11 @@ def test_policies_that_diverged_are_evaluated(runs):
 
 
 def test_callbacks_evaluate_in_the_world_of_the_training(tmp_path):
-    watch = EvaluateEvery(4, episodes=2, keep_best=tmp_path / "best.npz")
+    watch = EvaluateEvery(4, episodes=2, keep_best=tmp_path / "made" / "best.npz")
     train(tiny.agent(2), Job(), steps=4, env_params={"wage": np.float32(3.0)}, callbacks=[watch])
     ((_, returns),) = watch.history
     np.testing.assert_array_equal(returns, [[6.0, 6.0]])
-    assert saved.read_plan(tmp_path / "best.npz").env_params == {"wage": 3.0}
+    assert saved.read_plan(tmp_path / "made" / "best.npz").env_params == {"wage": 3.0}
 
 
 def test_an_episode_that_was_left_is_not_gone_on_with():
